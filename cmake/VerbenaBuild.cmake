@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+# How every target of ours is compiled: language, warnings, output folders, compiler cache.
+
+set(CMAKE_CXX_STANDARD 23)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
+endif()
+
+find_program(VERBENA_CCACHE ccache)
+if(VERBENA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER "${VERBENA_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${VERBENA_CCACHE}")
+endif()
+
+# Linked by every target of ours, and by nothing else.
+add_library(verbena_flags INTERFACE)
+target_compile_options(verbena_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wconversion -Werror
+  # clang counts sign conversions under -Wconversion, GCC does not: one rule for both.
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion>)
+target_compile_definitions(verbena_flags INTERFACE _GNU_SOURCE)

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+# Libraries from the distribution. scripts/install-deps names their packages.
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(isal REQUIRED IMPORTED_TARGET libisal)
+pkg_check_modules(ibverbs REQUIRED IMPORTED_TARGET libibverbs)
+pkg_check_modules(rdmacm REQUIRED IMPORTED_TARGET librdmacm)
+
+if(VERBENA_TESTS)
+  find_package(GTest REQUIRED)
+  find_package(ZLIB REQUIRED)  # the oracle for our CRC
+endif()
+if(VERBENA_BENCH)
+  find_package(benchmark REQUIRED)
+endif()
