@@ -30,4 +30,5 @@ target_compile_options(verbena_flags INTERFACE
   -Wall -Wextra -Wshadow -Wconversion -Werror
   # clang counts sign conversions under -Wconversion, GCC does not: one rule for both.
   $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion>)
-target_compile_definitions(verbena_flags INTERFACE _GNU_SOURCE)
+target_compile_definitions(verbena_flags INTERFACE
+  _GNU_SOURCE $<$<BOOL:${VERBENA_MUTANTS}>:VERBENA_MUTANTS=1>)

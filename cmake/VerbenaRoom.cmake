@@ -10,15 +10,19 @@ function(verbena_add_rooms)
   endforeach()
 endfunction()
 
-# verbena_room(NAME [DEPENDS room...] [LIBS target...] [TEST_LIBS target...] [EXCLUDE file...])
+# verbena_room(NAME [LABEL unit] [DEPENDS room...] [LIBS target...] [TEST_LIBS target...]
+#              [EXCLUDE file...])
 #
 # Builds from the current folder, by the names of its files:
 #   *.cc             static library verbena_NAME (main.cc and EXCLUDE are left out)
-#   *_test.cc        bin/NAME_test, one GoogleTest binary, one ctest
+#   *_test.cc        bin/NAME_test, one GoogleTest binary, one ctest with that LABEL
 #   x_fuzz.cc        corpus replay as a ctest; with VERBENA_FUZZ also bin/NAME_x_fuzz
 # The folder's parent is the include root: #include "NAME/file.h".
 function(verbena_room name)
-  cmake_parse_arguments(PARSE_ARGV 1 room "" "" "DEPENDS;LIBS;TEST_LIBS;EXCLUDE")
+  cmake_parse_arguments(PARSE_ARGV 1 room "" "LABEL" "DEPENDS;LIBS;TEST_LIBS;EXCLUDE")
+  if(NOT room_LABEL)
+    set(room_LABEL unit)
+  endif()
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cc")
   set(tests ${sources})
   set(fuzzers ${sources})
@@ -42,7 +46,7 @@ function(verbena_room name)
   target_link_libraries(verbena_${name} ${scope} ${room_DEPENDS} ${room_LIBS})
 
   if(VERBENA_TESTS)
-    _verbena_room_tests(${name} "${tests}" "${room_TEST_LIBS}")
+    _verbena_room_tests(${name} ${room_LABEL} "${tests}" "${room_TEST_LIBS}")
     foreach(fuzzer IN LISTS fuzzers)
       _verbena_room_fuzzer(${name} "${fuzzer}")
     endforeach()
@@ -51,7 +55,7 @@ endfunction()
 
 # One ctest for each binary: starting a process per case would cost more than the cases do.
 # The report says how many cases ran.
-function(_verbena_room_tests name sources libs)
+function(_verbena_room_tests name label sources libs)
   if(NOT sources)
     return()
   endif()
@@ -60,7 +64,7 @@ function(_verbena_room_tests name sources libs)
     verbena_flags verbena_${name} ${libs} GTest::gmock GTest::gtest GTest::gtest_main)
   add_test(NAME ${name}_test
            COMMAND ${name}_test "--gtest_output=json:${CMAKE_BINARY_DIR}/reports/${name}_test.json")
-  set_tests_properties(${name}_test PROPERTIES LABELS unit TIMEOUT 600)
+  set_tests_properties(${name}_test PROPERTIES LABELS ${label} TIMEOUT 600)
 endfunction()
 
 function(_verbena_room_fuzzer name source)
