@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/work.h"
+
+namespace verbena::engine {
+
+/// A receive work request taken from its queue: the responder's own copy, good until the message ends.
+struct ReceiveWqe {
+  std::uint64_t id = 0;
+  std::uint64_t length = 0;     ///< bytes of all pieces
+  std::vector<Sge> pieces{};    ///< capacity reserved when the queue pair was made
+
+  void clear() {
+    id = 0;
+    length = 0;
+    pieces.clear();
+  }
+};
+
+/// Where a responder takes receive work requests from: a queue pair's own queue, or one shared by many.
+class ReceiveSource {
+ public:
+  /// Moves the oldest request into `wqe` (whose vector has room for max_pieces()); false when there is none.
+  virtual bool take(ReceiveWqe& wqe) = 0;
+  /// Whether take() would find nothing.
+  [[nodiscard]] virtual bool empty() const = 0;
+  [[nodiscard]] virtual std::uint32_t max_pieces() const = 0;
+  [[nodiscard]] virtual bool shared() const = 0;
+
+ protected:
+  ReceiveSource() = default;
+  ReceiveSource(const ReceiveSource&) = default;
+  ReceiveSource& operator=(const ReceiveSource&) = default;
+  ~ReceiveSource() = default;
+};
+
+/// A queue pair's own receive queue: bounded, single consumer. Posters are serialised by their own lock, as for SendQueue.
+class ReceiveQueue final : public ReceiveSource {
+ public:
+  ReceiveQueue(std::uint32_t capacity, std::uint32_t max_pieces);
+
+  /// Poster's side: not_enough_memory when full, invalid_argument for too many pieces.
+  [[nodiscard]] Result<void> post(const ReceiveRequest& request);
+
+  bool take(ReceiveWqe& wqe) override;
+  [[nodiscard]] bool empty() const override;
+  [[nodiscard]] std::uint32_t max_pieces() const override { return max_pieces_; }
+  [[nodiscard]] bool shared() const override { return false; }
+  /// Forgets everything that was posted (RESET).
+  void clear();
+
+ private:
+  struct Slot {
+    std::uint64_t id = 0;
+    std::uint32_t count = 0;
+  };
+
+  std::uint32_t capacity_;
+  std::uint32_t max_pieces_;
+  std::uint32_t mask_;
+  std::vector<Slot> slots_;
+  std::vector<Sge> pieces_;
+  std::atomic<std::uint32_t> head_{0};
+  std::atomic<std::uint32_t> tail_{0};
+};
+
+}  // namespace verbena::engine

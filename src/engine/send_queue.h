@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/work.h"
+
+namespace verbena::engine {
+
+/// A posted send work request, in the queue's own memory.
+struct SendWqe {
+  SendRequest request{};         ///< `pieces` points into the queue's own storage
+  std::uint32_t length = 0;      ///< bytes of all pieces
+  ConstBytes inline_bytes{};     ///< when request.inline_data
+
+  // The requester's own notes.
+  std::uint32_t first_psn = 0;
+  std::uint32_t psn_count = 0;   ///< 0 until PSNs are assigned
+  bool done = false;             ///< acknowledged, waits for its turn to retire
+};
+
+/// A bounded single-consumer queue of send work requests. Posters are serialised by their own lock (the NIC's, one a
+/// queue); the engine consumes with the shard held; the two sides meet only in the two atomic indices.
+class SendQueue {
+ public:
+  /// All storage is made here: `capacity` requests of `max_pieces` pieces and `max_inline` bytes each.
+  SendQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint32_t max_inline);
+
+  // Poster's side.
+
+  /// Copies the request in. not_enough_memory when the queue is full, invalid_argument for too many pieces, inline data
+  /// above the limit or a total over 2^31 bytes. The engine sees it when the shard's doorbell is rung.
+  [[nodiscard]] Result<void> post(const SendRequest& request);
+  [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
+  [[nodiscard]] std::uint32_t max_pieces() const { return max_pieces_; }
+  [[nodiscard]] std::uint32_t max_inline() const { return max_inline_; }
+
+  // Engine's side: indices run free and wrap at 2^32.
+
+  [[nodiscard]] std::uint32_t head() const { return head_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint32_t tail() const { return tail_.load(std::memory_order_acquire); }
+  [[nodiscard]] SendWqe& at(std::uint32_t index) { return slots_[index & mask_]; }
+  /// Gives every slot before `index` back to the posters.
+  void release_to(std::uint32_t index) { head_.store(index, std::memory_order_release); }
+
+ private:
+  std::uint32_t capacity_;
+  std::uint32_t max_pieces_;
+  std::uint32_t max_inline_;
+  std::uint32_t mask_;
+  std::vector<SendWqe> slots_;
+  std::vector<Sge> pieces_;
+  std::vector<std::byte> inline_;
+  std::atomic<std::uint32_t> head_{0};
+  std::atomic<std::uint32_t> tail_{0};
+};
+
+}  // namespace verbena::engine

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+/// The transport's vocabulary. Numbers equal those of the verbs ABI, which `compat` asserts, so that the C ABI is a cast.
+namespace verbena::engine {
+
+enum class QpType : std::uint8_t { kRc = 2, kUc = 3, kUd = 4 };
+
+enum class QpState : std::uint8_t { kReset, kInit, kRtr, kRts, kSqd, kSqe, kErr };
+
+/// What a work request asks for (ibv_wr_opcode).
+enum class SendOpcode : std::uint8_t {
+  kWrite = 0,
+  kWriteWithImm = 1,
+  kSend = 2,
+  kSendWithImm = 3,
+  kRead = 4,
+  kCompareSwap = 5,
+  kFetchAdd = 6,
+  kLocalInvalidate = 7,
+  kSendWithInvalidate = 9,
+};
+
+/// How a work request ended (ibv_wc_status).
+enum class Status : std::uint8_t {
+  kSuccess = 0,
+  kLocalLengthError = 1,
+  kLocalQpOperationError = 2,
+  kLocalProtectionError = 4,
+  kFlushError = 5,
+  kBadResponseError = 7,
+  kLocalAccessError = 8,
+  kRemoteInvalidRequest = 9,
+  kRemoteAccessError = 10,
+  kRemoteOperationError = 11,
+  kRetryExceeded = 12,
+  kRnrRetryExceeded = 13,
+  kRemoteAborted = 16,
+  kFatalError = 19,
+  kGeneralError = 21,
+};
+
+/// What a completion reports (ibv_wc_opcode).
+enum class CompletionOpcode : std::uint8_t {
+  kSend = 0,
+  kWrite = 1,
+  kRead = 2,
+  kCompareSwap = 3,
+  kFetchAdd = 4,
+  kLocalInvalidate = 6,
+  kReceive = 128,
+  kReceiveWriteWithImm = 129,
+};
+
+/// Access rights of memory regions, memory windows and queue pairs (ibv_access_flags).
+enum Access : std::uint32_t {
+  kLocalRead = 0,  ///< always granted
+  kLocalWrite = 1,
+  kRemoteWrite = 2,
+  kRemoteRead = 4,
+  kRemoteAtomic = 8,
+  kWindowBind = 16,
+  kZeroBased = 32,
+};
+
+[[nodiscard]] std::string_view to_string(QpState state);
+[[nodiscard]] std::string_view to_string(Status status);
+[[nodiscard]] std::string_view to_string(SendOpcode opcode);
+
+}  // namespace verbena::engine

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
+#include "engine/types.h"
+#include "wire/address.h"
+
+namespace verbena::engine {
+
+/// A piece of local memory.
+struct Sge {
+  std::uint64_t address = 0;
+  std::uint32_t length = 0;
+  std::uint32_t lkey = 0;
+};
+
+/// Where a datagram goes: the address handle's contents, by value.
+struct DatagramTarget {
+  wire::Path path{};
+  std::uint32_t qp_number = 0;
+  std::uint32_t qkey = 0;  ///< top bit set: the queue pair's own Q_Key is used instead
+};
+
+/// A send work request as the caller describes it. Pieces are copied when it is posted; with `inline_data` set, their
+/// bytes are too, and their lkeys are ignored.
+struct SendRequest {
+  std::uint64_t id = 0;
+  SendOpcode opcode = SendOpcode::kSend;
+  bool signaled = false;
+  bool solicited = false;
+  bool fence = false;
+  bool inline_data = false;
+  std::uint32_t immediate = 0;        ///< host order of the four wire bytes
+  std::uint32_t invalidate_rkey = 0;  ///< SEND_WITH_INV, LOCAL_INV
+  std::uint64_t remote_address = 0;   ///< WRITE, READ, atomics
+  std::uint32_t rkey = 0;
+  std::uint64_t compare_or_add = 0;
+  std::uint64_t swap = 0;
+  DatagramTarget target{};            ///< UD only
+  std::span<const Sge> pieces{};
+};
+
+struct ReceiveRequest {
+  std::uint64_t id = 0;
+  std::span<const Sge> pieces{};
+};
+
+/// A work completion. With a status other than kSuccess only id, status, qp_number and vendor_error are defined.
+struct Completion {
+  std::uint64_t id = 0;
+  Status status = Status::kSuccess;
+  CompletionOpcode opcode = CompletionOpcode::kSend;
+  std::uint32_t vendor_error = 0;
+  std::uint32_t byte_count = 0;
+  std::uint32_t immediate_or_key = 0;  ///< host order; the invalidated key when `with_invalidate`
+  std::uint32_t qp_number = 0;
+  std::uint32_t source_qp = 0;
+  std::uint16_t pkey_index = 0;
+  std::uint8_t service_level = 0;      ///< RoCE packet type for UD receives: 0xA IPv4, 0x9 IPv6 (what UCX reads)
+  bool with_immediate = false;
+  bool with_invalidate = false;
+  bool with_grh = false;
+  bool solicited = false;              ///< for notification only: solicited bit of the message, or an error
+};
+
+/// Where completions go: the NIC's completion queues. Called with the shard held; must not call back into the engine.
+class CompletionSink {
+ public:
+  /// False when the queue overflowed: the engine then moves the queue pair to ERR.
+  virtual bool complete(const Completion& completion) = 0;
+
+ protected:
+  CompletionSink() = default;
+  CompletionSink(const CompletionSink&) = default;
+  CompletionSink& operator=(const CompletionSink&) = default;
+  ~CompletionSink() = default;
+};
+
+}  // namespace verbena::engine

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "wire/address.h"
+
+namespace verbena::wire {
+
+/// An Ethernet frame around a RoCEv2 packet, for captures, the simulator's trace and raw links.
+struct Frame {
+  std::array<std::byte, 6> destination_mac{};
+  std::array<std::byte, 6> source_mac{};
+  Path path{};
+  std::uint16_t identification = 0;  ///< IPv4 only
+  std::uint16_t udp_checksum = 0;
+  ConstBytes udp_payload{};  ///< BTH to ICRC; borrowed
+};
+
+inline constexpr std::size_t kMaxFrameHeaderSize = 14 + 40 + 8;
+
+/// Parses Ethernet II, IPv4 (IHL 5, header checksum checked, not a fragment) or IPv6 (no extension
+/// headers) and UDP to port 4791. Every length is checked against the bytes that are there.
+[[nodiscard]] Result<Frame> parse_frame(ConstBytes frame);
+
+/// Writes Ethernet, IP and UDP headers (DF set; IPv4 header checksum computed; UDP checksum as
+/// given) for `frame`; returns how many bytes, at most kMaxFrameHeaderSize. The UDP payload is not
+/// copied.
+std::size_t encode_frame_headers(const Frame& frame, std::byte* to);
+
+}  // namespace verbena::wire

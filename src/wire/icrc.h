@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "base/bytes.h"
+#include "wire/address.h"
+
+namespace verbena::wire {
+
+/// The invariant CRC of a RoCEv2 packet (CA17-22): CRC-32 over 64 one-bits, the IP header and the
+/// UDP header with their changing fields masked to ones, the BTH with its FECN/BECN byte masked,
+/// and everything up to the ICRC itself.
+///
+/// `udp_payload` is BTH to pad, without the four ICRC bytes; `path` and `identification` say what
+/// the IP header carries (identification is ignored for IPv6; IPv4 has IHL 5, DF set, fragment
+/// offset 0).
+[[nodiscard]] std::uint32_t icrc(const Path& path, std::uint16_t identification,
+                                 ConstBytes udp_payload);
+
+/// The state of the CRC after the masked IP and UDP headers, for a UDP payload of
+/// `udp_payload_size` bytes with its ICRC included. A sender computes it once a train and continues
+/// with `icrc_finish`.
+[[nodiscard]] std::uint32_t icrc_start(const Path& path, std::uint16_t identification,
+                                       std::size_t udp_payload_size);
+/// Continues with BTH (masked) to pad.
+[[nodiscard]] std::uint32_t icrc_finish(std::uint32_t state, ConstBytes udp_payload);
+
+/// The IPv4 identification under which `expected` would be the right ICRC, found by the linearity
+/// of the CRC in constant time; nothing when there is none. There is at most one, so a receiver
+/// that expects one of a few identifications asks this once and compares: an expected one leaves 32
+/// bits of check, any other 16. For IPv6, which has none, the answer is 0 when `expected` is right.
+[[nodiscard]] std::optional<std::uint16_t> icrc_solve_identification(const Path& path,
+                                                                     ConstBytes udp_payload,
+                                                                     std::uint32_t expected);
+
+/// The ICRC as it stands on the wire: four little-endian bytes.
+[[nodiscard]] inline std::uint32_t load_icrc(const std::byte* from) {
+  std::uint32_t value = 0;
+  for (int i = 3; i >= 0; --i) value = (value << 8) | std::to_integer<std::uint32_t>(from[i]);
+  return value;
+}
+
+inline void store_icrc(std::byte* to, std::uint32_t icrc) {
+  for (int i = 0; i < 4; ++i) to[i] = static_cast<std::byte>(icrc >> (8 * i));
+}
+
+}  // namespace verbena::wire

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/bytes.h"
+#include "wire/address.h"
+#include "wire/address.h"
+#include "wire/packet.h"
+
+namespace verbena::wire {
+
+/// A run of packets of one message on their way out: what the engine hands to a link. One packet is
+/// a train of one.
+///
+/// `head` is the header template: its BTH carries the first packet's PSN and opcode, its extension
+/// headers stand on those packets whose opcode has them (RETH on a FIRST, AETH on a FIRST or LAST
+/// response, immediate on a LAST). The gather list reaches into the application's memory and stays
+/// valid until the link returns from send().
+struct Train {
+  const Path* path = nullptr;
+  Packet head{};                   ///< headers; `payload` and `icrc` are not used
+  Opcode middle_opcode{};          ///< of the packets between the first and the last one
+  Opcode last_opcode{};            ///< of the last packet when count > 1
+  std::uint32_t count = 1;         ///< packets; PSNs run from head.bth.psn, modulo 2^24
+  std::uint32_t segment_size = 0;  ///< payload bytes of each packet but the last one
+  std::uint32_t payload_size = 0;  ///< payload bytes of all packets together
+  bool ack_request_last = false;   ///< AckReq on the last packet (head.bth.ack_request is on none)
+  bool solicited_last = false;     ///< the solicited bit on the last packet
+  std::span<const ConstBytes> gather{};
+};
+
+/// One packet of a train, encoded but for payload and ICRC.
+struct TrainPacket {
+  std::array<std::byte, kMaxHeaderSize> headers{};
+  std::uint8_t header_size = 0;
+  std::uint8_t pad_count = 0;
+  std::uint32_t payload_offset = 0;  ///< within the train's gather list
+  std::uint32_t payload_size = 0;
+
+  /// BTH to ICRC.
+  [[nodiscard]] std::size_t wire_size() const {
+    return header_size + payload_size + pad_count + kIcrcSize;
+  }
+};
+
+/// The packet of a train at `index`, which is below its count (checked): the only encoder of
+/// outgoing packets. Every link, the capture and the simulator use it.
+[[nodiscard]] TrainPacket packet_at(const Train& train, std::uint32_t index);
+
+/// Copies the payload of a packet out of the train's gather list. `to` has at least
+/// packet.payload_size bytes.
+void copy_payload(const Train& train, const TrainPacket& packet, std::byte* to);
+
+/// Writes a packet as it stands on the wire, payload gathered, padded, ICRC for `identification`
+/// appended. `to` has at least packet.wire_size() bytes. Returns the bytes written.
+std::size_t write_packet(const Train& train, const TrainPacket& packet,
+                         std::uint16_t identification, Bytes to);
+
+/// One datagram that came in: the UDP payload (BTH to ICRC) and what is known of the headers before
+/// it.
+struct Segment {
+  ConstBytes datagram{};
+  Path path{};  ///< source is the sender's address, destination ours
+  std::uint16_t position =
+      0;  ///< index in the batch that the kernel delivered as one (GRO), else 0
+  /// The IPv4 identification where the link can see it (simulator, raw links); a UDP socket cannot.
+  std::optional<std::uint16_t> identification{};
+};
+
+}  // namespace verbena::wire
