@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/icrc.h"
+
+#include <isa-l/crc.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "wire/headers.h"
+#include "wire/ip_udp.h"
+
+namespace verbena::wire {
+namespace {
+
+constexpr std::size_t kLeadingOnes =
+    8;  // 64 one-bits stand for what InfiniBand has before the IP header
+constexpr std::size_t kMaskedBthByte = 4;  // FECN, BECN and reserved bits
+constexpr std::byte kOnes{0xFF};
+
+std::uint32_t crc32(std::uint32_t state, const std::byte* from, std::size_t size) {
+  return crc32_gzip_refl(state, reinterpret_cast<const unsigned char*>(from), size);
+}
+
+// Polynomials modulo the CRC's own, reflected: bit 31 is the coefficient of 1, bit 0 that of x^31.
+constexpr std::uint32_t kPolynomial = 0xEDB88320;
+constexpr std::uint32_t kOne = 0x80000000;
+
+constexpr std::uint32_t multiply_by_x(std::uint32_t a) {
+  return (a >> 1) ^ (kPolynomial & (0U - (a & 1U)));
+}
+
+constexpr std::uint32_t divide_by_x(std::uint32_t a) {
+  // The polynomial's constant term makes bit 31 tell whether multiply_by_x had reduced.
+  const std::uint32_t reduced = 0U - (a >> 31);
+  return ((a ^ (kPolynomial & reduced)) << 1) | (reduced & 1U);
+}
+static_assert(divide_by_x(multiply_by_x(0x12345678)) == 0x12345678 &&
+              divide_by_x(multiply_by_x(0x87654321)) == 0x87654321);
+
+constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product = 0;
+  for (int bit = 0; bit < 32; ++bit) {
+    product ^= a & (0U - (b >> 31));
+    b <<= 1;
+    a = multiply_by_x(a);
+  }
+  return product;
+}
+
+/// x^(-8 * step * i) for i in 0..255: going back over step * i bytes.
+constexpr std::array<std::uint32_t, 256> make_inverse_powers(unsigned step) {
+  std::uint32_t factor = kOne;
+  for (unsigned i = 0; i < 8 * step; ++i) factor = divide_by_x(factor);
+  std::array<std::uint32_t, 256> powers{kOne};
+  for (std::size_t i = 1; i < powers.size(); ++i) powers[i] = multiply(powers[i - 1], factor);
+  return powers;
+}
+
+constexpr std::array<std::uint32_t, 256> kBackBytes = make_inverse_powers(1);
+constexpr std::array<std::uint32_t, 256> kBackPages = make_inverse_powers(256);
+
+/// What a difference of two CRC states was `count` bytes of equal input earlier; count is below
+/// 65536.
+constexpr std::uint32_t go_back(std::uint32_t difference, std::size_t count) {
+  return multiply(difference, multiply(kBackBytes[count & 0xFF], kBackPages[count >> 8]));
+}
+
+}  // namespace
+
+std::uint32_t icrc_start(const Path& path, std::uint16_t identification,
+                         std::size_t udp_payload_size) {
+  std::array<std::byte, kLeadingOnes + kMaxIpUdpSize> bytes;
+  std::byte* ip = bytes.data() + kLeadingOnes;
+  const std::size_t size = encode_ip_udp(path, identification, 0xFFFF, udp_payload_size, ip);
+  std::memset(bytes.data(), 0xFF, kLeadingOnes);
+  if (size == kIpv4Size + kUdpSize) {
+    ip[1] = kOnes;            // ToS
+    ip[8] = kOnes;            // TTL
+    ip[10] = ip[11] = kOnes;  // header checksum
+  } else {
+    ip[0] |= std::byte{0x0F};  // traffic class and flow label
+    ip[1] = ip[2] = ip[3] = kOnes;
+    ip[7] = kOnes;  // hop limit
+  }
+  return crc32(0, bytes.data(), kLeadingOnes + size);
+}
+
+std::uint32_t icrc_finish(std::uint32_t state, ConstBytes udp_payload) {
+  // A datagram of a peer may be shorter than a BTH: that is no packet, but it has a CRC.
+  std::array<std::byte, Bth::kSize> bth;
+  const std::size_t size = std::min(udp_payload.size(), bth.size());
+  std::memcpy(bth.data(), udp_payload.data(), size);
+  bth[kMaskedBthByte] = kOnes;
+  state = crc32(state, bth.data(), size);
+  return crc32(state, udp_payload.data() + size, udp_payload.size() - size);
+}
+
+std::uint32_t icrc(const Path& path, std::uint16_t identification, ConstBytes udp_payload) {
+  return icrc_finish(icrc_start(path, identification, udp_payload.size() + kIcrcSize), udp_payload);
+}
+
+std::optional<std::uint16_t> icrc_solve_identification(const Path& path, ConstBytes udp_payload,
+                                                       std::uint32_t expected) {
+  const std::uint32_t difference = icrc(path, 0, udp_payload) ^ expected;
+  if (difference == 0) return 0;
+  if (!is_ipv4(path)) return std::nullopt;
+  // A CRC is linear: two inputs that differ in the identification alone have CRCs whose difference
+  // depends on that difference and on the number of bytes behind it. Going back to where the
+  // identification begins leaves its two bytes as the register's low half, and nothing in the upper
+  // one if an identification can explain the difference at all.
+  constexpr std::size_t kIdentificationOffset = 4;
+  const std::size_t distance = kIpv4Size - kIdentificationOffset + kUdpSize + udp_payload.size();
+  const std::uint32_t before = go_back(difference, distance);
+  if ((before >> 16) != 0) return std::nullopt;
+  return static_cast<std::uint16_t>(((before & 0xFF) << 8) | (before >> 8));
+}
+
+}  // namespace verbena::wire

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/packet.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "wire/icrc.h"
+
+namespace verbena::wire {
+namespace {
+
+/// Reads one extension header and steps behind it.
+template <typename Header>
+void take(Header& header, const std::byte*& from) {
+  header = Header::parse(from);
+  from += Header::kSize;
+}
+
+template <typename Header>
+void put(const Header& header, std::byte*& to) {
+  header.encode(to);
+  to += Header::kSize;
+}
+
+void parse_extensions(const OpcodeInfo& row, const std::byte* from, Packet& packet) {
+  if (row.has_deth) take(packet.deth, from);
+  if (row.has_xrceth) take(packet.xrceth, from);
+  if (row.has_reth) take(packet.reth, from);
+  if (row.has_atomic_eth) take(packet.atomic_eth, from);
+  if (row.has_aeth) take(packet.aeth, from);
+  if (row.has_atomic_ack_eth) take(packet.atomic_ack_eth, from);
+  if (row.has_immediate) take(packet.immediate, from);
+  if (row.has_ieth) take(packet.ieth, from);
+  if (row.operation == Operation::kCongestion) take(packet.cnp, from);
+}
+
+}  // namespace
+
+std::string_view to_string(ParseError error) {
+  switch (error) {
+    case ParseError::kTruncated: return "truncated";
+    case ParseError::kUnknownOpcode: return "unknown opcode";
+    case ParseError::kBadVersion: return "transport version is not 0";
+    case ParseError::kBadPad: return "bad pad count or length";
+    case ParseError::kUnexpectedPayload: return "payload where the opcode has none";
+  }
+  return "unknown error";
+}
+
+std::expected<Packet, ParseError> parse(ConstBytes udp_payload) {
+  if (udp_payload.size() < Bth::kSize + kIcrcSize) return std::unexpected(ParseError::kTruncated);
+  std::expected<Packet, ParseError> result;
+  Packet& packet = *result;
+  packet.bth = Bth::parse(udp_payload.data());
+  const OpcodeInfo& row = packet.info();
+  if (!row.known) return std::unexpected(ParseError::kUnknownOpcode);
+  if (packet.bth.version != 0) return std::unexpected(ParseError::kBadVersion);
+  if (udp_payload.size() < row.header_size + kIcrcSize)
+    return std::unexpected(ParseError::kTruncated);
+
+  const std::size_t padded_size = udp_payload.size() - row.header_size - kIcrcSize;
+  if (padded_size % 4 != 0) return std::unexpected(ParseError::kBadPad);
+  if (packet.bth.pad_count > padded_size) return std::unexpected(ParseError::kBadPad);
+  if (padded_size != 0 && !row.has_payload) return std::unexpected(ParseError::kUnexpectedPayload);
+
+  parse_extensions(row, udp_payload.data() + Bth::kSize, packet);
+  packet.payload = udp_payload.subspan(row.header_size, padded_size - packet.bth.pad_count);
+  packet.icrc = load_icrc(udp_payload.data() + udp_payload.size() - kIcrcSize);
+  return result;
+}
+
+std::size_t encode_headers(const Bth& bth, const Packet& extensions, std::byte* to) {
+  const OpcodeInfo& row = info(bth.opcode);
+  VERBENA_CHECK(row.known);
+  put(bth, to);
+  if (row.has_deth) put(extensions.deth, to);
+  if (row.has_xrceth) put(extensions.xrceth, to);
+  if (row.has_reth) put(extensions.reth, to);
+  if (row.has_atomic_eth) put(extensions.atomic_eth, to);
+  if (row.has_aeth) put(extensions.aeth, to);
+  if (row.has_atomic_ack_eth) put(extensions.atomic_ack_eth, to);
+  if (row.has_immediate) put(extensions.immediate, to);
+  if (row.has_ieth) put(extensions.ieth, to);
+  if (row.operation == Operation::kCongestion) put(extensions.cnp, to);
+  return row.header_size;
+}
+
+std::size_t encode_headers(const Packet& packet, std::byte* to) {
+  return encode_headers(packet.bth, packet, to);
+}
+
+std::size_t encoded_size(const Packet& packet) {
+  return packet.info().header_size + packet.payload.size() + (packet.bth.pad_count & 3U) +
+         kIcrcSize;
+}
+
+void encode(const Packet& packet, Bytes to) {
+  VERBENA_CHECK(to.size() >= encoded_size(packet));
+  std::byte* at = to.data() + encode_headers(packet, to.data());
+  at = std::ranges::copy(packet.payload, at).out;
+  at = std::fill_n(at, packet.bth.pad_count & 3U, std::byte{0});
+  store_icrc(at, packet.icrc);
+}
+
+}  // namespace verbena::wire

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/train.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "wire/icrc.h"
+
+namespace verbena::wire {
+
+TrainPacket packet_at(const Train& train, std::uint32_t index) {
+  VERBENA_CHECK(index < train.count);
+  const bool is_last = index + 1 == train.count;
+  const std::uint64_t offset = std::uint64_t{index} * train.segment_size;
+  VERBENA_CHECK(is_last ? offset <= train.payload_size
+                        : offset + train.segment_size <= train.payload_size);
+
+  TrainPacket packet;
+  packet.payload_offset = static_cast<std::uint32_t>(offset);
+  packet.payload_size = is_last ? train.payload_size - packet.payload_offset : train.segment_size;
+  packet.pad_count = static_cast<std::uint8_t>((0U - packet.payload_size) & 3U);
+
+  Bth bth = train.head.bth;
+  if (index != 0) bth.opcode = is_last ? train.last_opcode : train.middle_opcode;
+  bth.psn = (bth.psn + index) & kMask24;
+  bth.pad_count = packet.pad_count;
+  bth.ack_request = is_last && train.ack_request_last;
+  bth.solicited = is_last && train.solicited_last;
+  packet.header_size =
+      static_cast<std::uint8_t>(encode_headers(bth, train.head, packet.headers.data()));
+  return packet;
+}
+
+void copy_payload(const Train& train, const TrainPacket& packet, std::byte* to) {
+  std::size_t skip = packet.payload_offset;
+  std::size_t left = packet.payload_size;
+  for (const ConstBytes piece : train.gather) {
+    if (left == 0) return;
+    if (skip >= piece.size()) {
+      skip -= piece.size();
+      continue;
+    }
+    const std::size_t size = std::min(left, piece.size() - skip);
+    std::memcpy(to, piece.data() + skip, size);
+    to += size;
+    left -= size;
+    skip = 0;
+  }
+  VERBENA_CHECK(left == 0);
+}
+
+std::size_t write_packet(const Train& train, const TrainPacket& packet,
+                         std::uint16_t identification, Bytes to) {
+  const std::size_t size = packet.wire_size();
+  VERBENA_CHECK(to.size() >= size);
+  std::memcpy(to.data(), packet.headers.data(), packet.header_size);
+  copy_payload(train, packet, to.data() + packet.header_size);
+  std::byte* end = to.data() + packet.header_size + packet.payload_size;
+  end = std::fill_n(end, packet.pad_count, std::byte{0});
+  store_icrc(end, icrc(*train.path, identification, to.first(size - kIcrcSize)));
+  return size;
+}
+
+}  // namespace verbena::wire
