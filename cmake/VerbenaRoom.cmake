@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # A room is a folder with one static library, one test binary and its fuzz targets.
 
+if(VERBENA_FUZZ)
+  add_custom_target(fuzzers)  # all of them
+endif()
+
 # verbena_add_rooms(FOLDER...): add_subdirectory for those that are there.
 function(verbena_add_rooms)
   foreach(folder IN LISTS ARGN)
@@ -10,16 +14,17 @@ function(verbena_add_rooms)
   endforeach()
 endfunction()
 
-# verbena_room(NAME [LABEL unit] [DEPENDS room...] [LIBS target...] [TEST_LIBS target...]
+# verbena_room(NAME [LABEL unit] [SERIAL] [DEPENDS room...] [LIBS target...] [TEST_LIBS target...]
 #              [EXCLUDE file...])
 #
 # Builds from the current folder, by the names of its files:
 #   *.cc             static library verbena_NAME (main.cc and EXCLUDE are left out)
 #   *_test.cc        bin/NAME_test, one GoogleTest binary, one ctest with that LABEL
 #   x_fuzz.cc        corpus replay as a ctest; with VERBENA_FUZZ also bin/NAME_x_fuzz
+# SERIAL is for tests that live in real time: no other test runs beside them.
 # The folder's parent is the include root: #include "NAME/file.h".
 function(verbena_room name)
-  cmake_parse_arguments(PARSE_ARGV 1 room "" "LABEL" "DEPENDS;LIBS;TEST_LIBS;EXCLUDE")
+  cmake_parse_arguments(PARSE_ARGV 1 room "SERIAL" "LABEL" "DEPENDS;LIBS;TEST_LIBS;EXCLUDE")
   if(NOT room_LABEL)
     set(room_LABEL unit)
   endif()
@@ -47,6 +52,9 @@ function(verbena_room name)
 
   if(VERBENA_TESTS)
     _verbena_room_tests(${name} ${room_LABEL} "${tests}" "${room_TEST_LIBS}")
+    if(room_SERIAL AND tests)
+      set_tests_properties(${name}_test PROPERTIES RUN_SERIAL ON)
+    endif()
     foreach(fuzzer IN LISTS fuzzers)
       _verbena_room_fuzzer(${name} "${fuzzer}")
     endforeach()
@@ -81,5 +89,6 @@ function(_verbena_room_fuzzer name source)
     add_executable(${name}_${subject}_fuzz "${source}")
     target_link_libraries(${name}_${subject}_fuzz PRIVATE verbena_flags verbena_${name})
     target_link_options(${name}_${subject}_fuzz PRIVATE -fsanitize=fuzzer)
+    add_dependencies(fuzzers ${name}_${subject}_fuzz)
   endif()
 endfunction()
