@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The only file that sees toml++. It is compiled without exceptions of its own and without streams
+// of ours, since it becomes part of the preloaded library; what may still be thrown (memory) ends
+// here.
+#define TOML_HEADER_ONLY 1
+#define TOML_EXCEPTIONS 0
+#define TOML_ENABLE_FORMATTERS 0
+#define TOML_MAX_NESTED_VALUES 16
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "nic/settings.h"
+
+namespace verbena::nic {
+
+namespace {
+
+std::unexpected<Error> wrong(std::string_view file, const toml::source_region& source,
+                             std::string_view what) {
+  return fail(std::errc::invalid_argument, fmt::format("{}:{}: {}", file, source.begin.line, what));
+}
+
+/// The value in the words of the environment; nothing when its kind does not fit.
+std::optional<std::string> as_text(const toml::node& node, SettingKind kind) {
+  if (const auto* text = node.as_string()) return text->get();
+  const bool number = kind == SettingKind::kNumber || kind == SettingKind::kChoice;
+  if (const auto* integer = node.as_integer(); integer != nullptr && number) {
+    return fmt::format("{}", integer->get());
+  }
+  if (const auto* array = node.as_array(); array != nullptr && kind == SettingKind::kList) {
+    std::string list;
+    for (const auto& element : *array) {
+      const auto* text = element.as_string();
+      if (text == nullptr || text->get().find(',') != std::string::npos) return std::nullopt;
+      if (!list.empty()) list += ',';
+      list += text->get();
+    }
+    return list;
+  }
+  return std::nullopt;
+}
+
+Result<void> apply_node(const std::string& key, const toml::node& node, std::string_view file,
+                        Settings& settings) {
+  const auto table = setting_table();
+  const auto setting = std::ranges::find(table, key, &Setting::key);
+  if (setting == table.end()) {
+    return wrong(file, node.source(), fmt::format("there is no setting {}", quoted(key)));
+  }
+  const auto text = as_text(node, setting->kind);
+  if (!text) {
+    return wrong(file, node.source(), fmt::format("{} must be {}", key, allowed_values(*setting)));
+  }
+  const auto origin = fmt::format("{}:{}: {}", file, node.source().begin.line, key);
+  return set_value(*setting, *text, origin, settings);
+}
+
+/// Sections go one level deep: "limits.max_qp".
+Result<void> apply_table(const toml::table& table, const std::string& section,
+                         std::string_view file, Settings& settings) {
+  for (const auto& [name, node] : table) {
+    const auto key = section.empty() ? std::string(name.str())
+                                     : fmt::format("{}.{}", section, std::string_view(name.str()));
+    if (const auto* inner = node.as_table(); inner != nullptr && section.empty()) {
+      VERBENA_TRY(apply_table(*inner, key, file, settings));
+    } else {
+      VERBENA_TRY(apply_node(key, node, file, settings));
+    }
+  }
+  return {};
+}
+
+Result<void> parse(std::string_view text, std::string_view file, Settings& settings) {
+  const auto parsed = toml::parse(text);
+  if (!parsed) {
+    return wrong(file, parsed.error().source(),
+                 fmt::format("this is not TOML: {}", parsed.error().description()));
+  }
+  return apply_table(parsed.table(), {}, file, settings);
+}
+
+}  // namespace
+
+Result<void> apply_file(std::string_view text, std::string_view file, Settings& settings) noexcept {
+  try {
+    return parse(text, file, settings);
+  } catch (const std::exception&) {
+    return fail(std::errc::not_enough_memory);
+  }
+}
+
+}  // namespace verbena::nic

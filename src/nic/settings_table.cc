@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <utility>
+
+#include "nic/settings.h"
+
+namespace verbena::nic {
+
+namespace {
+
+constexpr std::size_t kMaxAddresses = 16;
+constexpr std::size_t kMaxPrefix = 16;
+constexpr std::size_t kMaxText = 4096;  // PATH_MAX; a fault plan is far shorter
+constexpr std::uint64_t kMillisecond = 1'000'000;
+
+constexpr std::array<std::string_view, 3> kIcrcChoices{"strict", "solve", "off"};
+constexpr std::array<std::string_view, 5> kLogChoices{"off", "error", "warning", "info", "debug"};
+constexpr std::array<std::string_view, 5> kMtuChoices{"256", "512", "1024", "2048", "4096"};
+
+std::string show_addresses(const Settings& settings) {
+  if (settings.addresses.empty()) return "auto";
+  std::string list;
+  for (const auto& address : settings.addresses) {
+    if (!list.empty()) list += ',';
+    list += wire::to_string(address);
+  }
+  return list;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+bool set_addresses(Settings& settings, std::string_view list) {
+  std::vector<wire::Address> addresses;
+  if (trimmed(list) != "auto") {
+    for (bool more = true; more;) {
+      const auto comma = list.find(',');
+      more = comma != std::string_view::npos;
+      const auto address = wire::Address::from_string(trimmed(list.substr(0, comma)));
+      if (!address || address->is_zero() || address->is_multicast()) return false;
+      if (address->is_ipv4() && (address->ipv4() == 0 || address->ipv4() == ~0U)) return false;
+      if (std::ranges::find(addresses, *address) != addresses.end()) return false;
+      addresses.push_back(*address);
+      if (addresses.size() > kMaxAddresses) return false;
+      if (more) list.remove_prefix(comma + 1);
+    }
+  }
+  settings.addresses = std::move(addresses);
+  settings.nic.address = settings.addresses.empty() ? wire::Address{} : settings.addresses.front();
+  return true;
+}
+
+bool set_prefix(Settings& settings, std::string_view prefix) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const auto good = [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '_'; };
+  if (prefix.empty() || prefix.size() > kMaxPrefix) return false;
+  if (!letter(prefix.front()) || !std::ranges::all_of(prefix, good)) return false;
+  settings.device_prefix = prefix;
+  settings.nic.name = settings.device_prefix + "0";
+  return true;
+}
+
+bool printable(std::string_view text) {
+  return text.size() < kMaxText &&
+         std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) >= ' '; });
+}
+
+bool set_pcap(Settings& settings, std::string_view path) {
+  if (!printable(path)) return false;
+  settings.pcap = path;
+  return true;
+}
+
+bool set_faults(Settings& settings, std::string_view plan) {
+  if (!printable(plan)) return false;
+  settings.faults = plan;
+  return true;
+}
+
+template <auto Member>
+constexpr Setting limit(std::string_view key, std::string_view environment,
+                        std::string_view meaning, std::uint64_t low, std::uint64_t high) {
+  return {.key = key,
+          .environment = environment,
+          .kind = SettingKind::kNumber,
+          .meaning = meaning,
+          .allowed = {},
+          .low = low,
+          .high = high,
+          .number = [](const Settings& s) { return std::uint64_t{s.nic.limits.*Member}; },
+          .set_number =
+              [](Settings& s, std::uint64_t value) {
+                auto& place = s.nic.limits.*Member;
+                place = static_cast<std::remove_reference_t<decltype(place)>>(value);
+              }};
+}
+
+template <auto Member>
+constexpr Setting window(std::string_view key, std::string_view environment,
+                         std::string_view meaning) {
+  return {.key = key,
+          .environment = environment,
+          .kind = SettingKind::kNumber,
+          .meaning = meaning,
+          .allowed = {},
+          .low = 8 << 10,
+          .high = 64 << 20,
+          .number = [](const Settings& s) { return std::uint64_t{s.nic.engine.*Member}; },
+          .set_number =
+              [](Settings& s, std::uint64_t value) {
+                s.nic.engine.*Member = static_cast<std::uint32_t>(value);
+              }};
+}
+
+constexpr Setting kAddress{
+    .key = "addr",
+    .environment = "VERBENA_ADDR",
+    .kind = SettingKind::kList,
+    .meaning = "Local IP addresses, a device for each. Naming one opens it to the network.",
+    .allowed = "auto (a loopback address), or up to 16 different IPv4 or IPv6 addresses",
+    .text = show_addresses,
+    .set_text = set_addresses};
+
+constexpr Setting kDevicePrefix{
+    .key = "device_prefix",
+    .environment = "VERBENA_DEVICE_PREFIX",
+    .kind = SettingKind::kText,
+    .meaning = "What the names of the devices begin with: vrb0, vrb1, ….",
+    .allowed = "1 to 16 letters, digits and underscores, a letter first",
+    .text = [](const Settings& s) { return s.device_prefix; },
+    .set_text = set_prefix};
+
+constexpr Setting kPcap{
+    .key = "pcap",
+    .environment = "VERBENA_PCAP",
+    .kind = SettingKind::kText,
+    .meaning = "Every packet goes into this pcapng file, which Wireshark reads.",
+    .allowed = "a path, `%p` in it being the process id, or nothing",
+    .text = [](const Settings& s) { return s.pcap; },
+    .set_text = set_pcap};
+
+constexpr Setting kFaults{.key = "faults",
+                          .environment = "VERBENA_FAULTS",
+                          .kind = SettingKind::kText,
+                          .meaning = "Disturbs the packets by a plan, from a seed.",
+                          .allowed = "a fault plan, or nothing",
+                          .text = [](const Settings& s) { return s.faults; },
+                          .set_text = set_faults};
+
+constexpr Setting kLog{
+    .key = "log",
+    .environment = "VERBENA_LOG",
+    .kind = SettingKind::kChoice,
+    .meaning = "What is reported on standard error.",
+    .allowed = {},
+    .choices = kLogChoices,
+    .number = [](const Settings& s) { return std::uint64_t{std::to_underlying(s.log_level)}; },
+    .set_number = [](Settings& s,
+                     std::uint64_t value) { s.log_level = static_cast<LogLevel>(value); }};
+
+constexpr Setting kMtu{
+    .key = "mtu",
+    .environment = "VERBENA_MTU",
+    .kind = SettingKind::kChoice,
+    .meaning = "The largest path MTU in bytes that a device offers.",
+    .allowed = {},
+    .choices = kMtuChoices,
+    .number =
+        [](const Settings& s) {
+          std::uint64_t place = 0;
+          while (place + 1 < kMtuChoices.size() && (256U << place) < s.nic.max_mtu) ++place;
+          return place;
+        },
+    .set_number = [](Settings& s, std::uint64_t value) { s.nic.max_mtu = 256U << value; }};
+
+constexpr Setting kIcrc{
+    .key = "icrc",
+    .environment = "VERBENA_ICRC",
+    .kind = SettingKind::kChoice,
+    .meaning =
+        "Check of the invariant CRC: solve allows for the IPv4 identification that a socket "
+        "cannot see, strict does not, off checks nothing.",
+    .allowed = {},
+    .choices = kIcrcChoices,
+    .number = [](const Settings& s) { return std::uint64_t{std::to_underlying(s.nic.icrc)}; },
+    .set_number = [](Settings& s,
+                     std::uint64_t value) { s.nic.icrc = static_cast<NicConfig::Icrc>(value); }};
+
+constexpr Setting kAckTimeout{
+    .key = "transport.min_ack_timeout",
+    .environment = "VERBENA_MIN_ACK_TIMEOUT",
+    .kind = SettingKind::kDuration,
+    .meaning =
+        "The shortest time without an answer after which a request is sent again, whatever "
+        "the program asked for.",
+    .allowed = {},
+    .low = kMillisecond,
+    .high = 10'000 * kMillisecond,
+    .number =
+        [](const Settings& s) {
+          return static_cast<std::uint64_t>(s.nic.engine.min_ack_timeout.count());
+        },
+    .set_number = [](Settings& s,
+                     std::uint64_t value) { s.nic.engine.min_ack_timeout = Duration(value); }};
+
+constexpr std::array kTable{
+    kAddress,
+    kDevicePrefix,
+    kMtu,
+    kIcrc,
+    kLog,
+    kPcap,
+    kFaults,
+    limit<&Limits::max_qp>("limits.max_qp", "VERBENA_MAX_QP", "Queue pairs of a device.", 1, 65536),
+    limit<&Limits::max_cq>("limits.max_cq", "VERBENA_MAX_CQ", "Completion queues of a device.", 1,
+                           1 << 20),
+    limit<&Limits::max_mr>("limits.max_mr", "VERBENA_MAX_MR", "Memory regions of a device.", 1,
+                           1 << 20),
+    limit<&Limits::max_pd>("limits.max_pd", "VERBENA_MAX_PD", "Protection domains of a device.", 1,
+                           1 << 20),
+    limit<&Limits::max_ah>("limits.max_ah", "VERBENA_MAX_AH", "Address handles of a device.", 1,
+                           1 << 20),
+    limit<&Limits::max_cqe>("limits.max_cqe", "VERBENA_MAX_CQE", "Entries of a completion queue.",
+                            1, 1 << 24),
+    limit<&Limits::max_qp_wr>("limits.max_qp_wr", "VERBENA_MAX_QP_WR",
+                              "Work requests outstanding in a queue.", 1, 1 << 20),
+    limit<&Limits::max_sge>("limits.max_sge", "VERBENA_MAX_SGE",
+                            "Gather or scatter entries of a work request.", 1, 256),
+    limit<&Limits::max_inline>("limits.max_inline", "VERBENA_MAX_INLINE",
+                               "Bytes that a work request may carry inline.", 0, 4096),
+    limit<&Limits::max_rd_atomic>("limits.max_rd_atomic", "VERBENA_MAX_RD_ATOMIC",
+                                  "READs and atomics outstanding on a queue pair, each way.", 1,
+                                  128),
+    limit<&Limits::max_mr_size>("limits.max_mr_size", "VERBENA_MAX_MR_SIZE",
+                                "Bytes of a memory region.", 1, ~std::uint64_t{0} >> 1),
+    window<&engine::EngineConfig::window_initial>(
+        "transport.window_initial", "VERBENA_WINDOW_INITIAL",
+        "Bytes under way to one receiver at first, all queue pairs together."),
+    window<&engine::EngineConfig::window_min>("transport.window_min", "VERBENA_WINDOW_MIN",
+                                              "Bytes to which loss narrows that window."),
+    window<&engine::EngineConfig::window_max>("transport.window_max", "VERBENA_WINDOW_MAX",
+                                              "Bytes to which progress widens it."),
+    kAckTimeout,
+};
+
+struct Unit {
+  std::string_view name;
+  std::uint64_t factor;
+};
+// The largest first, so that a value is shown in the largest unit that divides it.
+constexpr std::array kSizes{Unit{"G", 1 << 30}, Unit{"M", 1 << 20}, Unit{"K", 1 << 10},
+                            Unit{"", 1}};
+constexpr std::array kTimes{Unit{"s", 1000 * kMillisecond}, Unit{"ms", kMillisecond},
+                            Unit{"us", 1000}, Unit{"ns", 1}};
+
+bool read_number(std::string_view text, std::span<const Unit> units, std::uint64_t& value) {
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{}) return false;
+  const std::string_view name(rest, end);
+  for (const auto& unit : units) {
+    if (unit.name == name) return !__builtin_mul_overflow(value, unit.factor, &value);
+  }
+  return false;
+}
+
+std::string show_number(std::uint64_t value, std::span<const Unit> units) {
+  for (const auto& unit : units) {
+    if (value % unit.factor == 0 && (value != 0 || unit.factor == 1)) {
+      return fmt::format("{}{}", value / unit.factor, unit.name);
+    }
+  }
+  return {};
+}
+
+std::span<const Unit> units_of(const Setting& setting) {
+  return setting.kind == SettingKind::kDuration ? std::span<const Unit>(kTimes)
+                                                : std::span<const Unit>(kSizes);
+}
+
+bool store(const Setting& setting, std::string_view value, Settings& settings) {
+  switch (setting.kind) {
+    case SettingKind::kText:
+    case SettingKind::kList: return setting.set_text(settings, value);
+    case SettingKind::kChoice: {
+      const auto found = std::ranges::find(setting.choices, value);
+      if (found == setting.choices.end()) return false;
+      setting.set_number(settings, static_cast<std::uint64_t>(found - setting.choices.begin()));
+      return true;
+    }
+    case SettingKind::kNumber:
+    case SettingKind::kDuration: {
+      std::uint64_t number = 0;
+      if (!read_number(value, units_of(setting), number)) return false;
+      if (number < setting.low || number > setting.high) return false;
+      setting.set_number(settings, number);
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::span<const Setting> setting_table() { return kTable; }
+
+std::string show_value(const Setting& setting, const Settings& settings) {
+  switch (setting.kind) {
+    case SettingKind::kText:
+    case SettingKind::kList: return setting.text(settings);
+    case SettingKind::kChoice: return std::string(setting.choices[setting.number(settings)]);
+    case SettingKind::kNumber: return fmt::format("{}", setting.number(settings));
+    case SettingKind::kDuration: break;
+  }
+  return show_number(setting.number(settings), kTimes);
+}
+
+std::string allowed_values(const Setting& setting) {
+  if (setting.kind == SettingKind::kNumber) {
+    return fmt::format("a whole number from {} to {}", show_number(setting.low, kSizes),
+                       show_number(setting.high, kSizes));
+  }
+  if (setting.kind == SettingKind::kDuration) {
+    return fmt::format("a time from {} to {}", show_number(setting.low, kTimes),
+                       show_number(setting.high, kTimes));
+  }
+  if (setting.kind != SettingKind::kChoice) return std::string(setting.allowed);
+  std::string list;
+  for (std::size_t i = 0; i < setting.choices.size(); ++i) {
+    if (i > 0) list += i + 1 == setting.choices.size() ? " or " : ", ";
+    list += setting.choices[i];
+  }
+  return list;
+}
+
+std::string document_row(const Setting& setting) {
+  const std::string value = show_value(setting, Settings{});
+  return fmt::format("| `{}` | `{}` | {} | {} | {} |", setting.key, setting.environment,
+                     value.empty() ? "nothing" : fmt::format("`{}`", value),
+                     allowed_values(setting), setting.meaning);
+}
+
+std::string quoted(std::string_view value) {
+  constexpr std::size_t kLongest = 64;
+  std::string text(value.substr(0, kLongest));
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ' || c == 0x7F) c = '?';
+  }
+  return fmt::format("'{}{}'", text, value.size() > kLongest ? "…" : "");
+}
+
+Result<void> set_value(const Setting& setting, std::string_view value, std::string_view origin,
+                       Settings& settings) {
+  if (store(setting, value, settings)) return {};
+  return fail(std::errc::invalid_argument, fmt::format("{} is {}, but must be {}", origin,
+                                                       quoted(value), allowed_values(setting)));
+}
+
+NicConfig device_config(const Settings& settings, std::size_t index) {
+  NicConfig config = settings.nic;
+  config.name = fmt::format("{}{}", settings.device_prefix, index);
+  config.address = index < settings.addresses.size() ? settings.addresses[index] : wire::Address{};
+  return config;
+}
+
+}  // namespace verbena::nic
