@@ -17,16 +17,16 @@ namespace verbena::wire {
 /// opcode does not have keep their defaults and are not encoded. `payload` borrows the bytes it was
 /// parsed from.
 struct Packet {
-  Bth bth;
-  Deth deth;
-  XrcEth xrceth;
-  Reth reth;
-  AtomicEth atomic_eth;
-  Aeth aeth;
-  AtomicAckEth atomic_ack_eth;
-  ImmDt immediate;
-  Ieth ieth;
-  Cnp cnp;
+  Bth bth{};
+  Deth deth{};
+  XrcEth xrceth{};
+  Reth reth{};
+  AtomicEth atomic_eth{};
+  Aeth aeth{};
+  AtomicAckEth atomic_ack_eth{};
+  ImmDt immediate{};
+  Ieth ieth{};
+  Cnp cnp{};
   ConstBytes payload{};    ///< without pad
   std::uint32_t icrc = 0;  ///< as four little-endian bytes on the wire
 

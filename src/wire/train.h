@@ -9,7 +9,6 @@
 
 #include "base/bytes.h"
 #include "wire/address.h"
-#include "wire/address.h"
 #include "wire/packet.h"
 
 namespace verbena::wire {

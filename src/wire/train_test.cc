@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/train.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "wire/icrc.h"
+#include "wire/test_support.h"
+
+namespace verbena::wire {
+namespace {
+
+/// The opcodes of a train's packets: first, middle, last, and that of a train of one.
+struct Message {
+  Opcode first, middle, last, only;
+};
+
+constexpr Message kMessages[] = {
+    {Opcode::kRcSendFirst, Opcode::kRcSendMiddle, Opcode::kRcSendLast, Opcode::kRcSendOnly},
+    {Opcode::kRcSendFirst, Opcode::kRcSendMiddle, Opcode::kRcSendLastInv, Opcode::kRcSendOnlyInv},
+    {Opcode::kRcWriteFirst, Opcode::kRcWriteMiddle, Opcode::kRcWriteLast, Opcode::kRcWriteOnly},
+    {Opcode::kRcWriteFirst, Opcode::kRcWriteMiddle, Opcode::kRcWriteLastImm,
+     Opcode::kRcWriteOnlyImm},
+    {Opcode::kRcReadResponseFirst, Opcode::kRcReadResponseMiddle, Opcode::kRcReadResponseLast,
+     Opcode::kRcReadResponseOnly},
+    {Opcode::kUcWriteFirst, Opcode::kUcWriteMiddle, Opcode::kUcWriteLastImm,
+     Opcode::kUcWriteOnlyImm},
+    {Opcode::kXrcWriteFirst, Opcode::kXrcWriteMiddle, Opcode::kXrcWriteLast, Opcode::kXrcWriteOnly},
+    // A retransmission begins in the middle of its message.
+    {Opcode::kRcWriteMiddle, Opcode::kRcWriteMiddle, Opcode::kRcWriteLast, Opcode::kRcWriteLast},
+};
+
+/// Owns what a train borrows.
+struct Sample {
+  Path path;
+  std::vector<std::byte> payload;
+  std::vector<ConstBytes> gather;
+  Train train;
+  Message message{};
+};
+
+/// Cuts the payload into pieces of any size, empty ones too.
+std::vector<ConstBytes> cut(Random& random, ConstBytes payload) {
+  std::vector<ConstBytes> pieces;
+  while (!payload.empty()) {
+    const std::size_t size = random.below(random.below(2) == 0 ? 20 : payload.size() + 1);
+    pieces.push_back(payload.first(std::min(size, payload.size())));
+    payload = payload.subspan(pieces.back().size());
+  }
+  if (random.below(2) == 0) pieces.emplace_back();
+  return pieces;
+}
+
+void fill(Random& random, Sample& sample) {
+  sample.path = test::random_path(random, random.below(4) != 0);
+  sample.message = kMessages[random.below(std::size(kMessages))];
+  Train& train = sample.train;
+  train.path = &sample.path;
+  train.count = static_cast<std::uint32_t>(random.between(1, 9));
+  train.segment_size = 256U << random.below(5);
+  const std::uint64_t last = random.between(train.count == 1 ? 0 : 1, train.segment_size);
+  train.payload_size = static_cast<std::uint32_t>((train.count - 1) * train.segment_size + last);
+  sample.payload = test::random_bytes(random, train.payload_size);
+  sample.gather = cut(random, sample.payload);
+  train.gather = sample.gather;
+  train.head.bth.opcode = train.count == 1 ? sample.message.only : sample.message.first;
+  train.middle_opcode = sample.message.middle;
+  train.last_opcode = sample.message.last;
+  train.head.bth.destination_qp = static_cast<std::uint32_t>(random.below(1U << 24));
+  train.head.bth.psn =
+      (kMask24 - 4 + static_cast<std::uint32_t>(random.below(8))) & kMask24;  // around the wrap
+  train.head.bth.ack_request = random.below(2) == 0;                          // must not show
+  train.head.bth.solicited = random.below(2) == 0;
+  train.head.bth.pad_count = 3;
+  train.ack_request_last = random.below(2) == 0;
+  train.solicited_last = random.below(2) == 0;
+  train.head.xrceth.srq_number = 0x1234;
+  train.head.reth = {.address = random.next(), .rkey = 0x55, .dma_length = train.payload_size};
+  train.head.aeth.msn = 17;
+  train.head.immediate.value = 0xCAFE;
+  train.head.ieth.rkey = 0xBEEF;
+}
+
+void expect_same_extensions(const Packet& packet, const Packet& head) {
+  const OpcodeInfo& row = packet.info();
+  if (row.has_reth) {
+    EXPECT_EQ(packet.reth, head.reth);
+  }
+  if (row.has_aeth) {
+    EXPECT_EQ(packet.aeth, head.aeth);
+  }
+  if (row.has_immediate) {
+    EXPECT_EQ(packet.immediate, head.immediate);
+  }
+  if (row.has_ieth) {
+    EXPECT_EQ(packet.ieth, head.ieth);
+  }
+  if (row.has_xrceth) {
+    EXPECT_EQ(packet.xrceth, head.xrceth);
+  }
+}
+
+void expect_bth(const Bth& bth, const Sample& sample, std::uint32_t index) {
+  const Train& train = sample.train;
+  const bool is_last = index == train.count - 1;
+  const Opcode opcode = train.count == 1 ? sample.message.only
+                        : index == 0     ? sample.message.first
+                        : is_last        ? sample.message.last
+                                         : sample.message.middle;
+  EXPECT_EQ(bth.opcode, opcode);
+  EXPECT_EQ(bth.psn, (train.head.bth.psn + index) % (1U << 24));
+  EXPECT_EQ(bth.destination_qp, train.head.bth.destination_qp);
+  EXPECT_EQ(bth.ack_request, is_last && train.ack_request_last);
+  EXPECT_EQ(bth.solicited, is_last && train.solicited_last);
+  EXPECT_TRUE(bth.migration);
+}
+
+TEST(Train, ItsPacketsParseBackToTheMessage) {
+  Random random(1);
+  for (int round = 0; round < 1000; ++round) {
+    Sample sample;
+    fill(random, sample);
+    const Train& train = sample.train;
+    std::vector<std::byte> received;
+    for (std::uint32_t i = 0; i < train.count; ++i) {
+      const TrainPacket staged = packet_at(train, i);
+      std::vector<std::byte> datagram(staged.wire_size() + 1, std::byte{0xA5});
+      const auto id = static_cast<std::uint16_t>(random.next());
+      ASSERT_EQ(write_packet(train, staged, id, datagram), staged.wire_size());
+      ASSERT_EQ(datagram.back(), std::byte{0xA5});
+      datagram.pop_back();
+
+      const auto packet = parse(datagram);
+      ASSERT_TRUE(packet) << to_string(packet.error());
+      expect_bth(packet->bth, sample, i);
+      expect_same_extensions(*packet, train.head);
+      EXPECT_EQ(staged.payload_offset, received.size());
+      EXPECT_EQ(staged.payload_size, packet->payload.size());
+      if (i + 1 < train.count) {
+        EXPECT_EQ(packet->payload.size(), train.segment_size);
+      }
+      EXPECT_EQ(packet->icrc,
+                icrc(sample.path, id, ConstBytes(datagram).first(datagram.size() - kIcrcSize)));
+      received.insert(received.end(), packet->payload.begin(), packet->payload.end());
+    }
+    ASSERT_EQ(received, sample.payload);
+  }
+}
+
+TEST(Train, AReadRequestHasNoPayload) {
+  const Path path{.source = Address::from_ipv4(1), .destination = Address::from_ipv4(2)};
+  Train train{.path = &path, .ack_request_last = true};
+  train.head.bth.opcode = Opcode::kRcReadRequest;
+  train.head.reth.dma_length = 1U << 20;
+  const TrainPacket packet = packet_at(train, 0);
+  EXPECT_EQ(packet.header_size, 28);
+  EXPECT_EQ(packet.wire_size(), 32U);
+  std::array<std::byte, 32> datagram{};
+  write_packet(train, packet, 0, datagram);
+  EXPECT_EQ(parse(datagram).value().reth.dma_length, 1U << 20);
+}
+
+TEST(Train, TheLongestMessageAddsUp) {
+  Train train{.count = 1U << 23, .segment_size = 256, .payload_size = 1U << 31};
+  train.head.bth.opcode = Opcode::kRcWriteFirst;
+  train.middle_opcode = Opcode::kRcWriteMiddle;
+  train.last_opcode = Opcode::kRcWriteLast;
+  const TrainPacket last = packet_at(train, train.count - 1);
+  EXPECT_EQ(last.payload_offset, (1U << 31) - 256);
+  EXPECT_EQ(last.payload_size, 256U);
+  EXPECT_EQ(Bth::parse(last.headers.data()).psn, (1U << 23) - 1);
+}
+
+using TrainDeathTest = testing::Test;
+
+TEST(TrainDeathTest, AnInconsistentTrainIsAProgrammersError) {
+  const Path path{};
+  Train train{.path = &path, .count = 2, .segment_size = 256, .payload_size = 255};
+  train.head.bth.opcode = Opcode::kRcSendFirst;
+  train.last_opcode = Opcode::kRcSendLast;
+  EXPECT_DEATH(static_cast<void>(packet_at(train, 2)), "check failed");
+  EXPECT_DEATH(static_cast<void>(packet_at(train, 0)), "check failed");
+  EXPECT_DEATH(static_cast<void>(packet_at(train, 1)), "check failed");
+  train.payload_size = 512;
+  std::array<std::byte, 300> to{};
+  EXPECT_DEATH(write_packet(train, packet_at(train, 1), 0, to), "check failed")
+      << "the gather list is too short";
+}
+
+}  // namespace
+}  // namespace verbena::wire
