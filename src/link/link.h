@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 
@@ -32,6 +33,10 @@ class Link {
 
   /// When receive() should be called although the descriptor is silent (packets that a link holds back).
   [[nodiscard]] virtual std::optional<Time> poll_timeout() const { return std::nullopt; }
+
+  /// The UDP source port of all that leaves, when the link decides it (a socket's own); a path's source port then
+  /// counts for nothing, and the ICRC is made for this one. Nothing when packets leave with their path's.
+  [[nodiscard]] virtual std::optional<std::uint16_t> source_port() const { return std::nullopt; }
 
   /// A descriptor that is readable when receive() has something; -1 when there is none (simulated links).
   [[nodiscard]] virtual int descriptor() const { return -1; }

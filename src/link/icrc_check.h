@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "wire/address.h"
+#include "wire/train.h"
+
+namespace verbena::link {
+
+/// Verifies the ICRC of what a stack of links received: on top of all of them, so that a fault made
+/// below is found as on the wire.
+///
+/// The IPv4 identification stands in the ICRC, and a socket does not show it. What a sender is
+/// expected to have written (`nic.md`, Trains): the packet's position in the batch that the kernel
+/// delivered, the source's previous identification + 1, 0. kStrict takes no other; kSolve then asks
+/// which identification would make the ICRC right and takes it, which leaves 16 of 32 bits of
+/// check; kOff takes everything. Where the link saw the identification only that one counts, in
+/// kSolve too.
+///
+/// Threads: none; it belongs to its shard, as the link does. Memory: fixed.
+class IcrcCheck {
+ public:
+  enum class Mode : std::uint8_t { kStrict, kSolve, kOff };
+  struct Counters {
+    std::uint64_t good = 0;
+    std::uint64_t solved = 0;  ///< of the good ones, those with an unexpected identification
+    std::uint64_t bad = 0;     ///< dropped: wrong ICRC, or too short to have one
+  };
+
+  explicit IcrcCheck(Mode mode) : mode_(mode) {}
+
+  /// Moves the segments that hold to the front, in order, and returns how many these are.
+  [[nodiscard]] std::size_t filter(std::span<wire::Segment> segments);
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+
+ private:
+  /// The last identification of some sources; two that meet in one entry only make it less useful.
+  struct Source {
+    wire::Address address{};
+    std::uint16_t port = 0;
+    std::uint16_t last = 0;
+    bool known = false;
+  };
+  static constexpr std::size_t kSources = 64;
+
+  [[nodiscard]] bool holds(const wire::Segment& segment);
+  [[nodiscard]] Source& source_of(const wire::Path& path);
+
+  Mode mode_;
+  Counters counters_{};
+  std::array<Source, kSources> sources_{};
+};
+
+}  // namespace verbena::link

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "wire/train.h"
+
+namespace verbena::link {
+
+/// Segments that one send may carry: what every kernel with UDP_SEGMENT takes.
+inline constexpr std::uint32_t kMaxSendSegments = 64;
+/// Bytes that one send may carry: the largest UDP payload of IPv4.
+inline constexpr std::size_t kMaxSendBytes = 65507;
+/// A queue pair number's bits below its slot: the pool of sockets at an address steers by the bits
+/// above them (`nic/fabric.h`).
+inline constexpr unsigned kSlotShift = 18;
+
+/// The rule by which packets on their way out are put together into sends that the kernel segments
+/// (UDP_SEGMENT): equal sizes, of which the last may be shorter; one path; one slot at the
+/// receiver, because a receiving kernel steers the whole by its first packet. The UDP link sends by
+/// it and the capture numbers by it, so that both agree on every packet's IP identification, which
+/// is its index within its send.
+class SendBatch {
+ public:
+  /// Before the first packet of a link's send(): nothing is carried over from one to the next.
+  void begin() { *this = {}; }
+
+  /// The index within its send of the next packet, of `size` bytes on the wire; 0 begins another
+  /// send. `single` when its path takes no segmented sends.
+  [[nodiscard]] std::uint16_t place(const wire::Train& train, std::size_t size, bool single) {
+    if (count_ == 0 || closed_ || single || count_ == kMaxSendSegments || size > segment_size_ ||
+        bytes_ + size > kMaxSendBytes || !same_way(train)) {
+      path_ = train.path;
+      slot_ = train.head.bth.destination_qp >> kSlotShift;
+      segment_size_ = size;
+      bytes_ = 0;
+      count_ = 0;
+    }
+    closed_ = single || size < segment_size_;
+    bytes_ += size;
+    return static_cast<std::uint16_t>(count_++);
+  }
+
+ private:
+  [[nodiscard]] bool same_way(const wire::Train& train) const {
+    return slot_ == train.head.bth.destination_qp >> kSlotShift &&
+           (path_ == train.path || *path_ == *train.path);
+  }
+
+  const wire::Path* path_ = nullptr;
+  std::uint32_t slot_ = 0;
+  std::size_t segment_size_ = 0;
+  std::size_t bytes_ = 0;
+  std::uint32_t count_ = 0;
+  bool closed_ = false;
+};
+
+/// Splits what the kernel delivered as one (UDP_GRO) into its datagrams: all `segment_size` bytes
+/// but the last, which holds the rest. A size of 0 or above the whole means a single datagram.
+class ReceivedBatch {
+ public:
+  ReceivedBatch() = default;
+  ReceivedBatch(ConstBytes bytes, std::size_t segment_size)
+      : rest_(bytes), segment_size_(segment_size == 0 ? bytes.size() : segment_size) {}
+
+  [[nodiscard]] bool empty() const { return rest_.empty(); }
+  /// Index of the datagram that next() returns.
+  [[nodiscard]] std::uint16_t position() const { return position_; }
+  /// The next datagram; nothing is left when empty().
+  [[nodiscard]] ConstBytes next() {
+    const ConstBytes datagram = rest_.first(std::min(segment_size_, rest_.size()));
+    rest_ = rest_.subspan(datagram.size());
+    ++position_;
+    return datagram;
+  }
+
+ private:
+  ConstBytes rest_{};
+  std::size_t segment_size_ = 0;
+  std::uint16_t position_ = 0;
+};
+
+}  // namespace verbena::link

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "link/udp.h"
+
+#include <netinet/udp.h>
+
+#include <algorithm>
+#include <cstring>
+#include <system_error>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "wire/headers.h"
+#include "wire/icrc.h"
+
+namespace verbena::link {
+namespace {
+
+/// Everything a kernel may deliver as one.
+constexpr std::size_t kMaxDelivery = 65536;
+/// Small datagrams share a buffer; a large one always finds room behind them.
+constexpr std::size_t kBufferSize = 4 * kMaxDelivery;
+constexpr int kMaxInterruptions = 8;
+constexpr std::uint8_t kDefaultHopLimit = 64;
+/// The largest packet: headers, a payload of the largest path MTU, padding, ICRC.
+constexpr std::size_t kMaxPacketSize = wire::kMaxHeaderSize + 4096 + 3 + wire::kIcrcSize;
+static_assert(kMaxPacketSize <= kMaxSendBytes);
+
+/// Appends one control message of a number to a message's control buffer.
+template <typename T>
+void add_control(msghdr& message, std::byte* buffer, int level, int type, T value) {
+  auto* header = reinterpret_cast<cmsghdr*>(buffer + message.msg_controllen);
+  header->cmsg_level = level;
+  header->cmsg_type = type;
+  header->cmsg_len = CMSG_LEN(sizeof value);
+  std::memcpy(CMSG_DATA(header), &value, sizeof value);
+  message.msg_controllen += CMSG_SPACE(sizeof value);
+}
+
+/// A control message's number, whichever width this kernel gives it.
+int control_value(const cmsghdr& header) {
+  if (header.cmsg_len == CMSG_LEN(1)) return *CMSG_DATA(&header);
+  int value = 0;
+  if (header.cmsg_len >= CMSG_LEN(sizeof value))
+    std::memcpy(&value, CMSG_DATA(&header), sizeof value);
+  return value;
+}
+
+bool is_full(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS; }
+
+/// What kernels answer when they will not segment: EIO before 6.11 without checksum offload, the
+/// others for sockets and paths that cannot.
+bool refuses_segments(int error) {
+  return error == EIO || error == EINVAL || error == EOPNOTSUPP || error == ENOPROTOOPT;
+}
+
+}  // namespace
+
+UdpLink::UdpLink(int fd, std::shared_ptr<const void> keep, const SocketAddress& bound)
+    : fd_(fd),
+      keep_(std::move(keep)),
+      address_(bound.address()),
+      port_(bound.port()),
+      scope_(bound.scope()),
+      staging_(kMaxDelivery),
+      buffer_(kBufferSize) {}
+
+Result<std::unique_ptr<UdpLink>> UdpLink::create(int fd, std::shared_ptr<const void> keep) {
+  const SocketAddress bound = VERBENA_TRY(bound_address(fd));
+  if (bound.address().is_zero() || bound.address() == wire::Address::from_ipv4(0))
+    return fail(std::errc::invalid_argument,
+                "the socket is not bound to one address, so the ICRC cannot be made");
+  return std::unique_ptr<UdpLink>(new UdpLink(fd, std::move(keep), bound));
+}
+
+bool UdpLink::is_single(const wire::Address& destination) const {
+  const auto end = single_paths_.begin() + static_cast<std::ptrdiff_t>(single_path_count_);
+  return all_single_ || std::find(single_paths_.begin(), end, destination) != end;
+}
+
+void UdpLink::use_single_packets(const wire::Address& destination) {
+  if (is_single(destination)) return;
+  ++counters_.single_fallbacks;
+  if (single_path_count_ == kMaxSinglePaths) {
+    all_single_ = true;
+    return;
+  }
+  single_paths_[single_path_count_++] = destination;
+}
+
+std::uint32_t UdpLink::first_packet(const wire::Train& train) const {
+  const bool same = train.head.bth.destination_qp == resume_.destination_qp &&
+                    train.head.bth.psn == resume_.psn && train.count > resume_.packets;
+  return same ? resume_.packets : 0;
+}
+
+std::size_t UdpLink::send(std::span<const wire::Train> trains, Time) {
+  if (trains.empty()) return 0;
+  batch_.begin();
+  staged_ = 0;
+  segments_ = 0;
+  Position next{.train = 0, .packet = first_packet(trains[0])};
+  Position unsent = next;
+  resume_ = {};
+  for (; next.train < trains.size(); ++next.train, next.packet = 0) {
+    const wire::Train& train = trains[next.train];
+    bool single = is_single(train.path->destination);
+    for (; next.packet < train.count; ++next.packet) {
+      const wire::TrainPacket packet = wire::packet_at(train, next.packet);
+      VERBENA_CHECK(packet.wire_size() <= kMaxPacketSize);
+      const std::uint16_t index = batch_.place(train, packet.wire_size(), single);
+      if (index == 0) {
+        if (!flush(trains, unsent)) return unsent.train;
+        single = is_single(train.path->destination);
+      }
+      stage(train, packet, index);
+    }
+  }
+  static_cast<void>(flush(trains, unsent));
+  return unsent.train;
+}
+
+void UdpLink::stage(const wire::Train& train, const wire::TrainPacket& packet,
+                    std::uint16_t index) {
+  if (index == 0) {
+    path_ = *train.path;
+    path_.source = address_;
+    path_.source_port = port_;
+    segment_size_ = packet.wire_size();
+  }
+  std::byte* const to = staging_.data() + staged_;
+  const std::size_t size = packet.wire_size();
+  std::memcpy(to, packet.headers.data(), packet.header_size);
+  wire::copy_payload(train, packet, to + packet.header_size);
+  std::byte* const end =
+      std::fill_n(to + packet.header_size + packet.payload_size, packet.pad_count, std::byte{0});
+  wire::store_icrc(end, wire::icrc(path_, index, ConstBytes(to, size - wire::kIcrcSize)));
+  staged_ += size;
+  ++segments_;
+}
+
+/// Sends what is staged and moves `unsent` behind what left. False when the way out is full; what
+/// did not leave is then forgotten, and `unsent` tells where it began.
+bool UdpLink::flush(std::span<const wire::Train> trains, Position& unsent) {
+  if (segments_ == 0) return true;
+  const std::uint32_t sent = send_staged();
+  const bool all = sent == segments_;
+  staged_ = 0;
+  segments_ = 0;
+  unsent.packet += sent;
+  while (unsent.train < trains.size() && unsent.packet >= trains[unsent.train].count) {
+    unsent.packet -= trains[unsent.train].count;
+    ++unsent.train;
+  }
+  if (all) return true;
+  ++counters_.would_block;
+  const wire::Bth& bth = trains[unsent.train].head.bth;
+  resume_ = {.destination_qp = bth.destination_qp, .psn = bth.psn, .packets = unsent.packet};
+  return false;
+}
+
+/// Returns how many of the staged segments left, or were lost on the way out: all, or fewer when
+/// the way out is full.
+std::uint32_t UdpLink::send_staged() {
+  const int error = transmit(0, staged_, segment_size_);
+  if (error == 0) {
+    counters_.packets_sent += segments_;
+    return segments_;
+  }
+  if (is_full(error)) return 0;
+  if (segments_ > 1 && refuses_segments(error)) {
+    log(LogLevel::kWarning,
+        "the kernel refuses segmented sends to {} ({}): packets go one by one, which is slower",
+        wire::to_string(path_.destination), std::generic_category().message(error));
+    use_single_packets(path_.destination);
+    return send_singly();
+  }
+  ++counters_.send_errors;
+  return segments_;
+}
+
+/// Sends the staged segments as sends of their own, with the identification that these carry.
+std::uint32_t UdpLink::send_singly() {
+  ReceivedBatch batch(ConstBytes(staging_.data(), staged_), segment_size_);
+  std::size_t offset = 0;
+  for (std::uint32_t sent = 0; !batch.empty(); ++sent) {
+    const std::size_t size = batch.next().size();
+    std::byte* const packet = staging_.data() + offset;
+    const std::size_t covered = size - wire::kIcrcSize;
+    wire::store_icrc(packet + covered, wire::icrc(path_, 0, ConstBytes(packet, covered)));
+    const int error = transmit(offset, size, size);
+    if (is_full(error)) return sent;
+    if (error == 0) {
+      ++counters_.packets_sent;
+    } else {
+      ++counters_.send_errors;
+    }
+    offset += size;
+  }
+  return segments_;
+}
+
+/// One system call; returns 0 or its errno.
+int UdpLink::transmit(std::size_t offset, std::size_t size, std::size_t segment_size) {
+  SocketAddress to(path_.destination, wire::kRoceUdpPort, scope_);
+  iovec piece{.iov_base = staging_.data() + offset, .iov_len = size};
+  alignas(cmsghdr) std::array<std::byte, 4 * CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_name = to.get();
+  message.msg_namelen = to.size();
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  const bool ipv4 = to.family() == AF_INET;
+  if (size > segment_size)
+    add_control(message, control.data(), IPPROTO_UDP, UDP_SEGMENT,
+                static_cast<std::uint16_t>(segment_size));
+  if (path_.traffic_class != 0)
+    add_control(message, control.data(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6,
+                ipv4 ? IP_TOS : IPV6_TCLASS, int{path_.traffic_class});
+  if (path_.hop_limit != kDefaultHopLimit && path_.hop_limit != 0)
+    add_control(message, control.data(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6,
+                ipv4 ? IP_TTL : IPV6_HOPLIMIT, int{path_.hop_limit});
+  if (message.msg_controllen != 0) message.msg_control = control.data();
+  int error = EINTR;
+  for (int attempt = 0; attempt < kMaxInterruptions && error == EINTR; ++attempt) {
+    // An ICMP error for an earlier packet, if the kernel reports one, is not about this one.
+    error = sys::sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ? 0 : errno;
+    if (error == ECONNREFUSED) error = EINTR;
+  }
+  if (error == 0) ++counters_.sends;
+  return error;
+}
+
+std::size_t UdpLink::receive(std::span<wire::Segment> segments, Time) {
+  std::size_t filled = 0;
+  // What the last call had no room for lies where it was; all else may be overwritten.
+  if (received_.empty()) buffer_used_ = 0;
+  while (filled < segments.size()) {
+    if (received_.empty() && !receive_batch()) break;
+    while (filled < segments.size() && !received_.empty()) {
+      wire::Segment& segment = segments[filled++];
+      segment.position = received_.position();
+      segment.datagram = received_.next();
+      segment.path = received_path_;
+      segment.identification.reset();
+    }
+  }
+  counters_.packets_received += filled;
+  return filled;
+}
+
+/// Takes one delivery from the kernel; false when there is none, or no room for one.
+bool UdpLink::receive_batch() {
+  alignas(cmsghdr) std::array<std::byte, 4 * CMSG_SPACE(sizeof(int))> control;
+  for (int attempt = 0; attempt < kMaxInterruptions; ++attempt) {
+    if (buffer_.size() - buffer_used_ < kMaxDelivery) return false;
+    SocketAddress source;
+    source.clear();
+    iovec piece{.iov_base = buffer_.data() + buffer_used_, .iov_len = kMaxDelivery};
+    msghdr message{};
+    message.msg_name = source.get();
+    message.msg_namelen = source.size();
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const ssize_t size = sys::recvmsg(fd_, &message, MSG_DONTWAIT);
+    if (size < 0) {
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
+      ++counters_.receive_errors;  // an interruption, or a pending ICMP error: look again
+      continue;
+    }
+    ++counters_.receives;
+    if (size == 0 || (message.msg_flags & MSG_TRUNC) != 0) {
+      ++counters_.receive_errors;
+      continue;
+    }
+    std::size_t segment_size = 0;
+    read_header(message, source, segment_size);
+    received_ = ReceivedBatch(
+        ConstBytes(buffer_.data() + buffer_used_, static_cast<std::size_t>(size)), segment_size);
+    buffer_used_ += static_cast<std::size_t>(size);
+    return true;
+  }
+  return false;
+}
+
+/// Notes what the kernel tells of the headers of a delivery.
+void UdpLink::read_header(const msghdr& message, const SocketAddress& source,
+                          std::size_t& segment_size) {
+  received_path_ = {};
+  received_path_.source = source.address();
+  received_path_.source_port = source.port();
+  received_path_.destination = address_;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(const_cast<msghdr*>(&message), header)) {
+    const int value = control_value(*header);
+    if (header->cmsg_level == IPPROTO_UDP && header->cmsg_type == UDP_GRO) {
+      segment_size = value > 0 ? static_cast<std::size_t>(value) : 0;
+    } else if ((header->cmsg_level == IPPROTO_IP && header->cmsg_type == IP_TOS) ||
+               (header->cmsg_level == IPPROTO_IPV6 && header->cmsg_type == IPV6_TCLASS)) {
+      received_path_.traffic_class = static_cast<std::uint8_t>(value);
+    } else if ((header->cmsg_level == IPPROTO_IP && header->cmsg_type == IP_TTL) ||
+               (header->cmsg_level == IPPROTO_IPV6 && header->cmsg_type == IPV6_HOPLIMIT)) {
+      received_path_.hop_limit = static_cast<std::uint8_t>(value);
+    }
+  }
+}
+
+}  // namespace verbena::link

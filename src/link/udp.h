@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "link/link.h"
+#include "link/send_batch.h"
+#include "link/udp_socket.h"
+#include "wire/address.h"
+
+namespace verbena::link {
+
+struct UdpCounters {
+  std::uint64_t sends = 0;  ///< system calls that sent something
+  std::uint64_t packets_sent = 0;
+  std::uint64_t would_block = 0;       ///< sends put off because the way out was full
+  std::uint64_t send_errors = 0;       ///< sends that the kernel refused: lost, as on a network
+  std::uint64_t single_fallbacks = 0;  ///< paths that were put on single packets
+  std::uint64_t receives = 0;          ///< system calls that received something
+  std::uint64_t packets_received = 0;
+  std::uint64_t receive_errors = 0;  ///< truncated, or the socket failed
+};
+
+/// RoCEv2 over a UDP socket, without privileges.
+///
+/// Sending stages packets flat, payload and ICRC included, and sends runs of them (`SendBatch`) as
+/// one UDP_SEGMENT message. The IP header's changing parts are the kernel's, so the ICRC is made
+/// for what the socket is known to write: its own address and port as the source, whatever the path
+/// says, and the index within the send as the identification (`udp_socket.h`). Where the kernel
+/// refuses a segmented send, that destination gets single packets from then on, said once.
+///
+/// A train that did not fit whole into the socket's buffer is not counted as taken; given again
+/// first in the next send() (same queue pair and PSN), it goes on where it stopped. If the caller
+/// sends something else instead, the packets that did leave are as good as duplicates, which the
+/// transport tolerates. A packet that the kernel refuses for another reason counts as taken: it is
+/// lost, as on a network, and the transport's business.
+///
+/// Checksums: SO_NO_CHECK and UDP_SEGMENT exclude each other, so packets carry UDP checksums (which
+/// the kernel leaves to the hardware, and does not compute on loopback at all).
+class UdpLink final : public Link {
+ public:
+  /// Serves `fd`, a socket of open_udp_socket() bound to one address. `keep` owns what the link
+  /// borrows, the descriptor above all, and is let go of with the link.
+  [[nodiscard]] static Result<std::unique_ptr<UdpLink>> create(int fd,
+                                                               std::shared_ptr<const void> keep);
+
+  std::size_t send(std::span<const wire::Train> trains, Time now) override;
+  std::size_t receive(std::span<wire::Segment> segments, Time now) override;
+  [[nodiscard]] std::optional<std::uint16_t> source_port() const override { return port_; }
+  [[nodiscard]] int descriptor() const override { return fd_; }
+
+  [[nodiscard]] const wire::Address& address() const { return address_; }
+  [[nodiscard]] const UdpCounters& counters() const { return counters_; }
+  /// From now on packets to `destination` leave one by one: for a path whose offload is suspected.
+  void use_single_packets(const wire::Address& destination);
+
+ private:
+  /// A packet within the trains of one send().
+  struct Position {
+    std::size_t train = 0;
+    std::uint32_t packet = 0;
+  };
+  /// Where a train stopped that did not fit.
+  struct Resume {
+    std::uint32_t destination_qp = 0;
+    std::uint32_t psn = 0;
+    std::uint32_t packets = 0;  ///< that left already; 0: nothing to resume
+  };
+
+  UdpLink(int fd, std::shared_ptr<const void> keep, const SocketAddress& bound);
+  [[nodiscard]] bool is_single(const wire::Address& destination) const;
+  [[nodiscard]] std::uint32_t first_packet(const wire::Train& train) const;
+  void stage(const wire::Train& train, const wire::TrainPacket& packet, std::uint16_t index);
+  [[nodiscard]] bool flush(std::span<const wire::Train> trains, Position& unsent);
+  [[nodiscard]] std::uint32_t send_staged();
+  [[nodiscard]] std::uint32_t send_singly();
+  [[nodiscard]] int transmit(std::size_t offset, std::size_t size, std::size_t segment_size);
+  [[nodiscard]] bool receive_batch();
+  void read_header(const msghdr& message, const SocketAddress& source, std::size_t& segment_size);
+
+  int fd_;
+  std::shared_ptr<const void> keep_;
+  wire::Address address_;
+  std::uint16_t port_;
+  std::uint32_t scope_;
+
+  // Packets staged for one send, all of one path.
+  std::vector<std::byte> staging_;
+  SendBatch batch_;
+  wire::Path path_{};  ///< as it will stand on the wire
+  std::size_t staged_ = 0;
+  std::size_t segment_size_ = 0;
+  std::uint32_t segments_ = 0;
+  Resume resume_{};
+
+  static constexpr std::size_t kMaxSinglePaths = 16;
+  std::array<wire::Address, kMaxSinglePaths> single_paths_{};
+  std::size_t single_path_count_ = 0;
+  bool all_single_ = false;
+
+  // Datagrams received: those before buffer_used_ may still be looked at.
+  std::vector<std::byte> buffer_;
+  std::size_t buffer_used_ = 0;
+  ReceivedBatch received_{};
+  wire::Path received_path_{};
+
+  UdpCounters counters_{};
+};
+
+}  // namespace verbena::link

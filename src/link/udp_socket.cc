@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "link/udp_socket.h"
+
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/udp.h>
+
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+#include "base/bytes.h"
+
+namespace verbena::link {
+namespace {
+
+struct Option {
+  int level;
+  int name;
+  int value;
+  bool required;
+  std::string_view what;
+};
+
+// IP_PMTUDISC_DO sets DF and makes the identification 0 in a single packet and the segment's index
+// in a segmented send. Without UDP_GRO all works, slower; the rest serves UD receivers' GRH.
+constexpr Option kIpv4Options[] = {
+    {IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO, true, "IP_MTU_DISCOVER"},
+    {IPPROTO_IP, IP_RECVTOS, 1, false, "IP_RECVTOS"},
+    {IPPROTO_IP, IP_RECVTTL, 1, false, "IP_RECVTTL"},
+    {IPPROTO_IP, IP_MULTICAST_ALL, 0, false, "IP_MULTICAST_ALL"},
+    {IPPROTO_UDP, UDP_GRO, 1, false, "UDP_GRO"},
+};
+constexpr Option kIpv6Options[] = {
+    {IPPROTO_IPV6, IPV6_V6ONLY, 1, true, "IPV6_V6ONLY"},
+    {IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO, true, "IPV6_MTU_DISCOVER"},
+    {IPPROTO_IPV6, IPV6_RECVTCLASS, 1, false, "IPV6_RECVTCLASS"},
+    {IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1, false, "IPV6_RECVHOPLIMIT"},
+    {IPPROTO_UDP, UDP_GRO, 1, false, "UDP_GRO"},
+};
+
+Result<void> set_option(int fd, const Option& option) {
+  if (sys::setsockopt(fd, option.level, option.name, &option.value, sizeof option.value) == 0 ||
+      !option.required)
+    return {};
+  const int error = errno;
+  return fail(static_cast<std::errc>(error),
+              fmt::format("the kernel refuses the socket option {}: {}", option.what,
+                          std::generic_category().message(error)));
+}
+
+bool is_link_local(const wire::Address& address) {
+  return (load_be<std::uint16_t>(address.gid.data()) & 0xFFC0) == 0xFE80;
+}
+
+/// The interface that has a link-local address; 0 for any other address.
+std::uint32_t scope_of(const wire::Address& address) {
+  if (address.is_ipv4() || !is_link_local(address)) return 0;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return 0;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> guard(list, ::freeifaddrs);
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET6) continue;
+    sockaddr_in6 v6;
+    std::memcpy(&v6, entry->ifa_addr, sizeof v6);
+    if (std::memcmp(&v6.sin6_addr, address.gid.data(), address.gid.size()) == 0)
+      return v6.sin6_scope_id != 0 ? v6.sin6_scope_id : ::if_nametoindex(entry->ifa_name);
+  }
+  return 0;
+}
+
+}  // namespace
+
+SocketAddress::SocketAddress(const wire::Address& address, std::uint16_t port,
+                             std::uint32_t scope) {
+  if (address.is_ipv4()) {
+    storage_.v4.sin_family = AF_INET;
+    storage_.v4.sin_port = detail::big_endian(port);
+    storage_.v4.sin_addr.s_addr = detail::big_endian(address.ipv4());
+    size_ = sizeof storage_.v4;
+  } else {
+    storage_.v6.sin6_family = AF_INET6;
+    storage_.v6.sin6_port = detail::big_endian(port);
+    std::memcpy(&storage_.v6.sin6_addr, address.gid.data(), address.gid.size());
+    storage_.v6.sin6_scope_id = is_link_local(address) ? scope : 0;
+    size_ = sizeof storage_.v6;
+  }
+}
+
+void SocketAddress::clear() {
+  storage_ = {};
+  size_ = sizeof storage_;
+}
+
+wire::Address SocketAddress::address() const {
+  if (family() == AF_INET)
+    return wire::Address::from_ipv4(detail::big_endian(std::uint32_t{storage_.v4.sin_addr.s_addr}));
+  wire::Address address;
+  if (family() == AF_INET6)
+    std::memcpy(address.gid.data(), &storage_.v6.sin6_addr, address.gid.size());
+  return address;
+}
+
+std::uint16_t SocketAddress::port() const {
+  // The port stands at the same place in both forms.
+  return detail::big_endian(std::uint16_t{storage_.v4.sin_port});
+}
+
+std::uint32_t SocketAddress::scope() const {
+  return family() == AF_INET6 ? storage_.v6.sin6_scope_id : 0;
+}
+
+Result<sys::OwnedFd> open_udp_socket(const wire::Address& address, std::uint16_t port,
+                                     Sharing sharing) {
+  const SocketAddress local(address, port, scope_of(address));
+  sys::OwnedFd fd(sys::socket(local.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) {
+    const int error = errno;
+    return fail(static_cast<std::errc>(error), fmt::format("no UDP socket can be made: {}",
+                                                           std::generic_category().message(error)));
+  }
+  if (sharing == Sharing::kReusePort)
+    VERBENA_TRY(set_option(fd.get(), {SOL_SOCKET, SO_REUSEPORT, 1, true, "SO_REUSEPORT"}));
+  if (local.family() == AF_INET) {
+    for (const Option& option : kIpv4Options) VERBENA_TRY(set_option(fd.get(), option));
+  } else {
+    for (const Option& option : kIpv6Options) VERBENA_TRY(set_option(fd.get(), option));
+  }
+  if (sys::bind(fd.get(), local.get(), local.size()) != 0) {
+    const int error = errno;
+    return fail(static_cast<std::errc>(error),
+                fmt::format("UDP port {} at {} cannot be bound: {}", port, wire::to_string(address),
+                            std::generic_category().message(error)));
+  }
+  return fd;
+}
+
+Result<SocketAddress> bound_address(int fd) {
+  SocketAddress address;
+  address.clear();
+  socklen_t size = address.size();
+  if (sys::getsockname(fd, address.get(), &size) != 0)
+    return fail(static_cast<std::errc>(errno), "the socket has no address");
+  if (address.family() != AF_INET && address.family() != AF_INET6)
+    return fail(std::errc::address_family_not_supported, "not an IP socket");
+  return SocketAddress(address.address(), address.port(), address.scope());
+}
+
+void set_receive_buffer(int fd, int bytes) {
+  sys::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+}
+
+}  // namespace verbena::link

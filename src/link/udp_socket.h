@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <netinet/in.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "base/result.h"
+#include "base/sys.h"
+#include "wire/address.h"
+
+namespace verbena::link {
+
+/// An address in the form of the socket calls: sockaddr_in for IPv4, sockaddr_in6 otherwise.
+class SocketAddress {
+ public:
+  SocketAddress() = default;
+  /// `scope` is the interface of an IPv6 link-local address, else 0.
+  SocketAddress(const wire::Address& address, std::uint16_t port, std::uint32_t scope = 0);
+
+  [[nodiscard]] const sockaddr* get() const { return &storage_.plain; }
+  [[nodiscard]] sockaddr* get() { return &storage_.plain; }
+  [[nodiscard]] socklen_t size() const { return size_; }
+  [[nodiscard]] int family() const { return storage_.plain.sa_family; }
+  /// Room for a call to fill in; `size()` is then the whole of it.
+  void clear();
+
+  [[nodiscard]] wire::Address address() const;
+  [[nodiscard]] std::uint16_t port() const;
+  [[nodiscard]] std::uint32_t scope() const;
+
+ private:
+  union Storage {
+    sockaddr plain;
+    sockaddr_in v4;
+    sockaddr_in6 v6;
+  };
+  Storage storage_{};
+  socklen_t size_ = 0;
+};
+
+/// How a bind shares its address.
+enum class Sharing : std::uint8_t { kExclusive, kReusePort };
+
+/// A UDP socket as UdpLink needs it: receive offload, traffic class and hop limit of what comes in,
+/// DF without path MTU guesses (so that the kernel writes the identifications that the ICRC was
+/// made for), bound to (address, port); port 0 takes any. Never connected: a connected socket
+/// numbers its packets. The error's condition is the kernel's, address_in_use among them.
+[[nodiscard]] Result<sys::OwnedFd> open_udp_socket(const wire::Address& address, std::uint16_t port,
+                                                   Sharing sharing);
+
+/// The address and port a socket is bound to.
+[[nodiscard]] Result<SocketAddress> bound_address(int fd);
+
+/// Asks for `bytes` of receive buffer; the kernel grants what net.core.rmem_max allows.
+void set_receive_buffer(int fd, int bytes);
+
+}  // namespace verbena::link

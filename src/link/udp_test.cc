@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "link/udp.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "base/log.h"
+#include "link/icrc_check.h"
+#include "link/testing.h"
+
+namespace verbena::link {
+namespace {
+
+using testing::address;
+using testing::OwnedTrain;
+
+constexpr Time kNow{};
+
+/// Loopback delivers within the send, so what was sent is there.
+std::vector<wire::Segment> receive_all(Link& link) {
+  std::vector<wire::Segment> segments(256);
+  segments.resize(link.receive(segments, kNow));
+  return segments;
+}
+
+class UdpLinkTest : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    const bool ipv6 = GetParam();
+    if (ipv6 && !open_udp_socket(address("::1"), 0, Sharing::kExclusive))
+      GTEST_SKIP() << "no IPv6 on this machine";
+    // IPv6 has one loopback address: the link sends to itself.
+    sender_ = testing::open_udp_link(address(ipv6 ? "::1" : "127.77.1.1"));
+    if (!ipv6) other_ = testing::open_udp_link(address("127.77.1.2"));
+    path_.source = sender_->address();
+    path_.destination = receiver().address();
+    path_.source_port = 4791;
+  }
+  UdpLink& receiver() { return other_ ? *other_ : *sender_; }
+  std::size_t send(std::initializer_list<wire::Train> trains) {
+    const std::vector<wire::Train> list(trains);
+    return sender_->send(list, kNow);
+  }
+
+  std::unique_ptr<UdpLink> sender_;
+  std::unique_ptr<UdpLink> other_;
+  wire::Path path_{};
+  IcrcCheck strict_{IcrcCheck::Mode::kStrict};
+};
+
+INSTANTIATE_TEST_SUITE_P(Families, UdpLinkTest, ::testing::Bool(),
+                         [](const auto& family) { return family.param ? "IPv6" : "IPv4"; });
+
+TEST_P(UdpLinkTest, OnePacketArrivesWithItsPathAndIcrc) {
+  path_.traffic_class = 0x6A;
+  path_.hop_limit = 17;
+  const OwnedTrain sent(path_, 0x123456, 99, 100, 1024);
+  ASSERT_EQ(send({sent.train()}), 1U);
+  auto segments = receive_all(receiver());
+  ASSERT_EQ(segments.size(), 1U);
+  EXPECT_EQ(segments[0].path, path_);
+  EXPECT_EQ(segments[0].position, 0);
+  EXPECT_FALSE(segments[0].identification);
+  ASSERT_EQ(strict_.filter(segments), 1U);
+  const auto packet = wire::parse(segments[0].datagram);
+  ASSERT_TRUE(packet);
+  EXPECT_EQ(packet->bth.destination_qp, 0x123456U);
+  EXPECT_TRUE(std::ranges::equal(packet->payload, sent.payload()));
+}
+
+TEST_P(UdpLinkTest, ATrainLeavesAsOneSendAndArrivesAsOneBatch) {
+  const OwnedTrain sent(path_, 5, 0xFFFFFE, 40 * 1024 + 3, 1024);
+  ASSERT_EQ(send({sent.train()}), 1U);
+  EXPECT_EQ(sender_->counters().sends, 1U);
+  auto segments = receive_all(receiver());
+  ASSERT_EQ(segments.size(), 41U);
+  EXPECT_EQ(receiver().counters().receives, 1U);
+  ASSERT_EQ(strict_.filter(segments), 41U);
+  std::vector<std::byte> payload;
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    EXPECT_EQ(segments[i].position, i);
+    const auto packet = wire::parse(segments[i].datagram);
+    ASSERT_TRUE(packet);
+    EXPECT_EQ(packet->bth.psn, (0xFFFFFE + i) & 0xFFFFFF);
+    EXPECT_EQ(packet->bth.ack_request, i == 40);
+    payload.insert(payload.end(), packet->payload.begin(), packet->payload.end());
+  }
+  EXPECT_EQ(payload, sent.payload());
+}
+
+TEST_P(UdpLinkTest, SmallMessagesAndAShorterAckShareASend) {
+  std::vector<OwnedTrain> sent;
+  std::vector<wire::Train> trains;
+  for (std::uint32_t i = 0; i < 32; ++i) sent.emplace_back(path_, 7, i, 64, 1024);
+  for (const OwnedTrain& one : sent) trains.push_back(one.train());
+  trains.push_back(testing::ack(path_, 7, 1));
+  ASSERT_EQ(sender_->send(trains, kNow), 33U);
+  EXPECT_EQ(sender_->counters().sends, 1U);
+  auto segments = receive_all(receiver());
+  EXPECT_EQ(strict_.filter(segments), 33U);
+}
+
+TEST_P(UdpLinkTest, OtherSlotsAndLargerPacketsBeginAnotherSend) {
+  const OwnedTrain small(path_, 7, 0, 64, 1024);
+  const OwnedTrain large(path_, 7, 1, 65, 1024);
+  const OwnedTrain elsewhere(path_, 7 | 1U << 18, 0, 64, 1024);
+  ASSERT_EQ(send({small.train(), large.train(), elsewhere.train(), elsewhere.train()}), 4U);
+  EXPECT_EQ(sender_->counters().sends, 3U);
+  auto segments = receive_all(receiver());
+  EXPECT_EQ(strict_.filter(segments), 4U);
+}
+
+TEST_P(UdpLinkTest, ALongTrainIsSplitAtTheSendLimits) {
+  const OwnedTrain sent(path_, 5, 0, 100 * 1024, 1024);
+  ASSERT_EQ(send({sent.train()}), 1U);
+  EXPECT_EQ(sender_->counters().sends, 2U);  // 62 and 38 packets
+  auto segments = receive_all(receiver());
+  ASSERT_EQ(segments.size(), 100U);
+  EXPECT_EQ(segments[62].position, 0);
+  EXPECT_EQ(strict_.filter(segments), 100U);
+}
+
+TEST_P(UdpLinkTest, WhatASpanHasNoRoomForComesNext) {
+  const OwnedTrain sent(path_, 5, 0, 10 * 256, 256);
+  ASSERT_EQ(send({sent.train()}), 1U);
+  std::uint32_t psn = 0;
+  for (const std::size_t expected : {4U, 4U, 2U, 0U}) {
+    std::array<wire::Segment, 4> segments;
+    const std::size_t count = receiver().receive(segments, kNow);
+    ASSERT_EQ(count, expected);
+    for (const wire::Segment& segment : std::span(segments).first(count)) {
+      EXPECT_EQ(segment.position, psn);
+      EXPECT_EQ(wire::parse(segment.datagram)->bth.psn, psn++);
+    }
+    ASSERT_EQ(strict_.filter(std::span(segments).first(count)), count);
+  }
+}
+
+TEST_P(UdpLinkTest, SinglePacketsCarryIdentificationZero) {
+  sender_->use_single_packets(path_.destination);
+  const OwnedTrain sent(path_, 5, 0, 10 * 256, 256);
+  ASSERT_EQ(send({sent.train()}), 1U);
+  EXPECT_EQ(sender_->counters().sends, 10U);
+  auto segments = receive_all(receiver());
+  ASSERT_EQ(segments.size(), 10U);
+  for (const wire::Segment& segment : segments) EXPECT_EQ(segment.position, 0);
+  EXPECT_EQ(strict_.filter(segments), 10U);
+}
+
+TEST_P(UdpLinkTest, TheIcrcIsMadeForTheSocketNotForThePath) {
+  path_.source_port = 50000;
+  path_.source = address("10.9.8.7");
+  path_.destination = receiver().address();
+  if (GetParam()) path_.source = address("fd00::7");
+  const OwnedTrain sent(path_, 5, 0, 16, 256);
+  ASSERT_EQ(send({sent.train()}), 1U);
+  EXPECT_EQ(sender_->source_port(), 4791);
+  auto segments = receive_all(receiver());
+  ASSERT_EQ(strict_.filter(segments), 1U);
+  EXPECT_EQ(segments[0].path.source, sender_->address());
+  EXPECT_EQ(segments[0].path.source_port, 4791);
+}
+
+TEST(UdpLink, APathThatTakesNoSegmentsFallsBackToSinglePackets) {
+  // The kernel refuses to segment for a socket that sends no checksums: one way to see it refuse.
+  auto sender = testing::open_udp_link(address("127.77.1.3"));
+  auto receiver = testing::open_udp_link(address("127.77.1.4"));
+  const int one = 1;
+  ASSERT_EQ(sys::setsockopt(sender->descriptor(), SOL_SOCKET, SO_NO_CHECK, &one, sizeof one), 0);
+  static int warnings;
+  warnings = 0;
+  set_log_sink([](LogLevel level, std::string_view) { warnings += level == LogLevel::kWarning; });
+  wire::Path path;
+  path.destination = receiver->address();
+  const OwnedTrain sent(path, 5, 0, 10 * 256 + 1, 256);
+  const std::array trains{sent.train(), sent.train()};
+  EXPECT_EQ(sender->send(trains, kNow), 2U);
+  EXPECT_EQ(sender->send(trains, kNow), 2U);
+  set_log_sink(nullptr);
+  EXPECT_EQ(warnings, 1);
+  EXPECT_EQ(sender->counters().single_fallbacks, 1U);
+  EXPECT_EQ(sender->counters().packets_sent, 44U);
+  auto segments = receive_all(*receiver);
+  ASSERT_EQ(segments.size(), 44U);
+  IcrcCheck strict(IcrcCheck::Mode::kStrict);
+  EXPECT_EQ(strict.filter(segments), 44U);
+}
+
+TEST(UdpLink, AnUnreachableDestinationLosesPackets) {
+  auto sender = testing::open_udp_link(address("127.77.1.5"));
+  wire::Path path;
+  path.destination = address("127.77.1.6");  // nobody listens there
+  const OwnedTrain sent(path, 5, 0, 10 * 256, 256);
+  const std::array trains{sent.train()};
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(sender->send(trains, kNow), 1U);
+  path.destination = address("255.255.255.255");  // EACCES without SO_BROADCAST
+  const OwnedTrain refused(path, 5, 0, 10, 256);
+  const std::array more{refused.train()};
+  EXPECT_EQ(sender->send(more, kNow), 1U);
+  EXPECT_EQ(sender->counters().send_errors, 1U);
+}
+
+TEST(UdpLink, ForeignDatagramsAreDeliveredForTheIcrcCheckToDrop) {
+  auto link = testing::open_udp_link(address("127.77.1.7"));
+  auto foreign = open_udp_socket(address("127.77.1.8"), 0, Sharing::kExclusive).value();
+  const SocketAddress to(link->address(), wire::kRoceUdpPort);
+  for (const std::size_t size :
+       {std::size_t{0}, std::size_t{1}, std::size_t{15}, std::size_t{16}, std::size_t{65507}}) {
+    std::vector<std::byte> bytes(size, std::byte{0x11});
+    iovec piece{.iov_base = bytes.data(), .iov_len = bytes.size()};
+    msghdr message{};
+    SocketAddress name = to;
+    message.msg_name = name.get();
+    message.msg_namelen = name.size();
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    ASSERT_EQ(sys::sendmsg(foreign.get(), &message, 0), static_cast<ssize_t>(size));
+  }
+  auto segments = receive_all(*link);
+  EXPECT_EQ(segments.size(), 4U);  // an empty datagram is none
+  IcrcCheck solve(IcrcCheck::Mode::kSolve);
+  EXPECT_EQ(solve.filter(segments), 0U);
+  EXPECT_EQ(solve.counters().bad, 4U);
+}
+
+TEST(UdpLink, RefusesASocketWithoutOneAddress) {
+  auto any = open_udp_socket(wire::Address::from_ipv4(0), 0, Sharing::kExclusive).value();
+  const auto link = UdpLink::create(any.get(), nullptr);
+  ASSERT_FALSE(link);
+  EXPECT_EQ(link.error().condition, std::errc::invalid_argument);
+}
+
+}  // namespace
+}  // namespace verbena::link
