@@ -3,6 +3,18 @@
 // The only file that sees toml++. It is compiled without exceptions of its own and without streams
 // of ours, since it becomes part of the preloaded library; what may still be thrown (memory) ends
 // here.
+//
+// toml++ asserts what a wrong file can break ("[=]"), and its assertion must not end the program
+// either: it throws, and parse() answers.
+namespace verbena::nic {
+namespace {
+struct ParserConfused {};
+[[noreturn]] void parser_confused() { throw ParserConfused{}; }
+}  // namespace
+}  // namespace verbena::nic
+#undef NDEBUG  // it would turn the assertions into assumptions
+#define TOML_ASSERT(condition) \
+  (static_cast<bool>(condition) ? static_cast<void>(0) : ::verbena::nic::parser_confused())
 #define TOML_HEADER_ONLY 1
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
@@ -11,7 +23,11 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <exception>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "nic/settings.h"
 
@@ -74,6 +90,29 @@ Result<void> apply_table(const toml::table& table, const std::string& section,
   return {};
 }
 
+bool confuses(std::string_view text) {
+  try {
+    (void)toml::parse(text);
+    return false;
+  } catch (const ParserConfused&) {
+    return true;
+  }
+}
+
+/// The line up to which the text must be read for the parser to be confused: all that begin with it
+/// confuse it too.
+Result<void> name_confusing_line(std::string_view text, std::string_view file) {
+  std::vector<std::size_t> ends;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '\n') ends.push_back(at);
+  }
+  ends.push_back(text.size());
+  const auto line = std::ranges::partition_point(
+      ends, [&](std::size_t end) { return !confuses(text.substr(0, end)); });
+  return fail(std::errc::invalid_argument,
+              fmt::format("{}:{}: this is not TOML", file, line - ends.begin() + 1));
+}
+
 Result<void> parse(std::string_view text, std::string_view file, Settings& settings) {
   const auto parsed = toml::parse(text);
   if (!parsed) {
@@ -87,7 +126,11 @@ Result<void> parse(std::string_view text, std::string_view file, Settings& setti
 
 Result<void> apply_file(std::string_view text, std::string_view file, Settings& settings) noexcept {
   try {
-    return parse(text, file, settings);
+    try {
+      return parse(text, file, settings);
+    } catch (const ParserConfused&) {
+      return name_confusing_line(text, file);
+    }
   } catch (const std::exception&) {
     return fail(std::errc::not_enough_memory);
   }

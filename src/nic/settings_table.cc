@@ -134,7 +134,7 @@ constexpr Setting kDevicePrefix{
     .key = "device_prefix",
     .environment = "VERBENA_DEVICE_PREFIX",
     .kind = SettingKind::kText,
-    .meaning = "What the names of the devices begin with: vrb0, vrb1, ….",
+    .meaning = "What the name of a device begins with; a number follows.",
     .allowed = "1 to 16 letters, digits and underscores, a letter first",
     .text = [](const Settings& s) { return s.device_prefix; },
     .set_text = set_prefix};

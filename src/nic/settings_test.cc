@@ -175,6 +175,12 @@ TEST(SettingsFile, AWrongLineIsNamedWithFileLineKeyAndWhatIsAllowed) {
               StartsWith("file.toml:1: this is not TOML: "));
 }
 
+TEST(SettingsFile, WhatTheParserDoesNotExpectIsNoMoreThanAWrongLine) {
+  EXPECT_EQ(sentence("[=]"), "file.toml:1: this is not TOML");
+  EXPECT_EQ(sentence("mtu = 256\n\n[limits]\nmax_qp = 3\n[=]\nmax_cq = 3\n"),
+            "file.toml:5: this is not TOML");
+}
+
 TEST(SettingsFile, NumbersTakeUnitsAndNeverWrap) {
   Settings settings;
   EXPECT_EQ(read("[limits]\nmax_cqe = \"4K\"", settings), "");
