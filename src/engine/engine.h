@@ -76,6 +76,7 @@ struct Counters {
 struct EngineConfig {
   std::uint32_t max_qp = 1024;
   std::uint32_t max_pieces = 32;      ///< gather entries of any request
+  std::uint32_t port_mtu = 4096;      ///< bytes: bounds datagrams and path MTUs
   /// Bytes that may be under way to one receiver, all queue pairs together, counted with what a packet costs in a socket
   /// buffer; and the bounds between which loss and progress move it.
   std::uint32_t window_initial = 192 << 10;
@@ -111,6 +112,7 @@ class Engine {
   [[nodiscard]] Result<void> modify(QueuePair& qp, const QpAttributes& attributes, std::uint32_t mask, Time now);
   /// Attributes as they are now (state included).
   [[nodiscard]] const QpAttributes& attributes(const QueuePair& qp) const;
+  /// Safe from any thread, without the shard.
   [[nodiscard]] QpState state(const QueuePair& qp) const;
 
   /// The doorbell: something was posted to the queue pair's send or receive queue.

@@ -3,8 +3,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
-#include <vector>
 
 #include "base/result.h"
 #include "engine/memory.h"
@@ -62,7 +62,7 @@ class KeyTable final : public MemoryLookup {
   std::uint32_t capacity_;
   std::uint32_t size_ = 0;
   std::unique_ptr<Entry[]> entries_;
-  std::vector<std::uint32_t> free_;  ///< indices, next one last
+  std::deque<std::uint32_t> free_;  ///< indices, longest unused first
 };
 
 }  // namespace verbena::engine

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,10 +30,12 @@ class ReceiveSource {
  public:
   /// Moves the oldest request into `wqe` (whose vector has room for max_pieces()); false when there is none.
   virtual bool take(ReceiveWqe& wqe) = 0;
-  /// Whether take() would find nothing.
-  [[nodiscard]] virtual bool empty() const = 0;
+  /// Bytes that the oldest request can hold, without taking it; nothing when there is none.
+  [[nodiscard]] virtual std::optional<std::uint64_t> next_length() const = 0;
   [[nodiscard]] virtual std::uint32_t max_pieces() const = 0;
   [[nodiscard]] virtual bool shared() const = 0;
+  /// Forgets everything that was posted; for a queue of one queue pair only (RESET).
+  virtual void clear() = 0;
 
  protected:
   ReceiveSource() = default;
@@ -50,16 +53,16 @@ class ReceiveQueue final : public ReceiveSource {
   [[nodiscard]] Result<void> post(const ReceiveRequest& request);
 
   bool take(ReceiveWqe& wqe) override;
-  [[nodiscard]] bool empty() const override;
+  [[nodiscard]] std::optional<std::uint64_t> next_length() const override;
   [[nodiscard]] std::uint32_t max_pieces() const override { return max_pieces_; }
   [[nodiscard]] bool shared() const override { return false; }
-  /// Forgets everything that was posted (RESET).
-  void clear();
+  void clear() override;
 
  private:
   struct Slot {
     std::uint64_t id = 0;
     std::uint32_t count = 0;
+    std::uint64_t length = 0;
   };
 
   std::uint32_t capacity_;

@@ -18,8 +18,7 @@ struct SendWqe {
 
   // The requester's own notes.
   std::uint32_t first_psn = 0;
-  std::uint32_t psn_count = 0;   ///< 0 until PSNs are assigned
-  bool done = false;             ///< acknowledged, waits for its turn to retire
+  std::uint32_t psn_count = 0;  ///< 0 until PSNs are assigned
 };
 
 /// A bounded single-consumer queue of send work requests. Posters are serialised by their own lock (the NIC's, one a
@@ -45,6 +44,8 @@ class SendQueue {
   [[nodiscard]] SendWqe& at(std::uint32_t index) { return slots_[index & mask_]; }
   /// Gives every slot before `index` back to the posters.
   void release_to(std::uint32_t index) { head_.store(index, std::memory_order_release); }
+  /// Forgets everything that was posted (RESET).
+  void clear();
 
  private:
   std::uint32_t capacity_;

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "engine/core.h"
+#include "engine/linger.h"
+#include "engine/queue_pair.h"
+#include "engine/timer_heap.h"
+#include "engine/train_batch.h"
+
+namespace verbena::engine {
+namespace {
+
+/// A first-in-first-out list in which a queue pair stands at most once; `flag` says whether it does.
+class QpList {
+ public:
+  QpList(std::size_t capacity, bool QueuePair::Hooks::*flag) : slots_(capacity), flag_(flag) {}
+
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  [[nodiscard]] std::size_t size() const { return size_; }
+
+  void push(QueuePair& qp) {
+    if (qp.hooks.*flag_) return;
+    qp.hooks.*flag_ = true;
+    slots_[(head_ + size_++) % slots_.size()] = &qp;
+  }
+
+  [[nodiscard]] QueuePair& pop() {
+    QueuePair& qp = *slots_[head_];
+    head_ = (head_ + 1) % slots_.size();
+    --size_;
+    qp.hooks.*flag_ = false;
+    return qp;
+  }
+
+  void remove(QueuePair& qp) {
+    if (!(qp.hooks.*flag_)) return;
+    for (std::size_t left = size_; left > 0; --left) {
+      QueuePair& candidate = pop();
+      if (&candidate != &qp) push(candidate);
+    }
+  }
+
+ private:
+  std::vector<QueuePair*> slots_;
+  bool QueuePair::Hooks::*flag_;
+  std::size_t head_ = 0;
+  std::size_t size_ = 0;
+};
+
+constexpr std::size_t kBatchTrains = 64;
+
+}  // namespace
+
+struct Engine::Impl {
+  Impl(const EngineConfig& config, MemoryLookup& memory)
+      : core(config, memory),
+        table(std::bit_ceil(std::max(config.max_qp, 2u))),
+        ready(table.size(), &QueuePair::Hooks::ready),
+        held(table.size(), &QueuePair::Hooks::held),
+        blocked(table.size(), &QueuePair::Hooks::blocked),
+        eventful(table.size(), &QueuePair::Hooks::eventful),
+        unconfirmed(table.size(), &QueuePair::Hooks::unconfirmed),
+        timers(table.size()),
+        gather(kBatchTrains * std::max(config.max_pieces, 1u)) {}
+
+  [[nodiscard]] std::unique_ptr<QueuePair>& place_of(std::uint32_t number) {
+    return table[number & (table.size() - 1)];
+  }
+  [[nodiscard]] QueuePair* find(std::uint32_t number) {
+    QueuePair* const qp = place_of(number).get();
+    return qp != nullptr && qp->config().number == number ? qp : nullptr;
+  }
+
+  /// After anything happened to a queue pair: it may have to send, to wait or to report.
+  void touched(QueuePair& qp) {
+    ready.push(qp);
+    if (const auto deadline = qp.deadline()) timers.update(qp, *deadline);
+    if (qp.eventful()) eventful.push(qp);
+  }
+  /// After windows may have opened.
+  void unblock() {
+    while (!blocked.empty()) ready.push(blocked.pop());
+  }
+  void handle(const wire::Segment& segment, Time now);
+  void fill(TrainBatch& batch, QueuePair& qp, Time now, bool hold);
+
+  Core core;
+  std::vector<std::unique_ptr<QueuePair>> table;  ///< by the low bits of the number
+  std::uint32_t count = 0;
+  QpList ready;
+  QpList held;         ///< their acknowledgements wait for a reply
+  QpList blocked;      ///< their receiver's window is full
+  QpList eventful;
+  QpList unconfirmed;  ///< datagrams of theirs are with the link
+  TimerHeap timers;
+  Linger linger;
+  std::vector<ConstBytes> gather;
+};
+
+Engine::Engine(const EngineConfig& config, MemoryLookup& memory) : impl_(std::make_unique<Impl>(config, memory)) {}
+Engine::~Engine() = default;
+
+// --- Queue pairs
+
+Result<QueuePair*> Engine::create(const QpConfig& config) {
+  if (impl_->count >= impl_->core.config.max_qp) {
+    return fail(std::errc::not_enough_memory, "all queue pairs are in use");
+  }
+  auto& place = impl_->place_of(config.number);
+  // Time is not known here; a lingering number is simply not used again while its entry stands.
+  if (place != nullptr || impl_->linger.holds(config.number, Time::min())) return fail(std::errc::address_in_use);
+  place = std::make_unique<QueuePair>(impl_->core, config);
+  ++impl_->count;
+  return place.get();
+}
+
+void Engine::destroy(QueuePair& qp, Time now) {
+  qp.confirm();
+  impl_->linger.add(qp, now);
+  qp.abandon();
+  impl_->ready.remove(qp);
+  impl_->held.remove(qp);
+  impl_->blocked.remove(qp);
+  impl_->eventful.remove(qp);
+  impl_->unconfirmed.remove(qp);
+  impl_->timers.remove(qp);
+  impl_->place_of(qp.config().number).reset();
+  --impl_->count;
+  impl_->unblock();
+}
+
+Result<void> Engine::modify(QueuePair& qp, const QpAttributes& attributes, std::uint32_t mask, Time) {
+  qp.confirm();
+  VERBENA_TRY(qp.modify(attributes, mask));
+  impl_->touched(qp);
+  impl_->unblock();
+  return {};
+}
+
+const QpAttributes& Engine::attributes(const QueuePair& qp) const { return qp.attributes(); }
+QpState Engine::state(const QueuePair& qp) const { return qp.state(); }
+
+void Engine::posted(QueuePair& qp, Time) {
+  qp.posted();
+  impl_->touched(qp);
+}
+
+// --- In
+
+void Engine::handle_batch(std::span<const wire::Segment> segments, Time now) {
+  for (const wire::Segment& segment : segments) impl_->handle(segment, now);
+  impl_->unblock();
+}
+
+void Engine::Impl::handle(const wire::Segment& segment, Time now) {
+  ++core.counters.packets_received;
+  const auto packet = wire::parse(segment.datagram);
+  if (!packet) {
+    ++core.counters.malformed;
+    return;
+  }
+  if (packet->info().transport == wire::Transport::kCnp) return;  // congestion control is off
+  if (QueuePair* const qp = find(packet->bth.destination_qp); qp != nullptr) {
+    qp->handle(*packet, segment, now);
+    return touched(*qp);
+  }
+  if (!linger.handle(*packet, segment, now)) ++core.counters.unknown_qp;
+}
+
+void Engine::handle_timeout(Time now) {
+  TimerHeap& timers = impl_->timers;
+  // Each queue pair is due at most once a call: what it sets anew lies in the future.
+  for (std::size_t left = timers.size(); left > 0 && !timers.empty() && timers.earliest() <= now; --left) {
+    QueuePair& qp = timers.first();
+    const auto due = qp.deadline();
+    if (due && *due <= now) {
+      qp.handle_timeout(now);
+      impl_->ready.push(qp);
+      if (qp.eventful()) impl_->eventful.push(qp);
+    }
+    if (const auto next = qp.deadline(); next && *next > now) {
+      timers.postpone_first(*next);
+    } else {
+      timers.remove(qp);
+    }
+  }
+  impl_->unblock();
+}
+
+// --- Out
+
+std::size_t Engine::poll_transmit(Time now, std::span<wire::Train> trains, Acks acks) {
+  Impl& impl = *impl_;
+  while (!impl.unconfirmed.empty()) {
+    QueuePair& qp = impl.unconfirmed.pop();
+    qp.confirm();
+    impl.touched(qp);
+  }
+  TrainBatch batch(trains.first(std::min(trains.size(), kBatchTrains)), impl.gather,
+                   std::max(impl.core.config.max_pieces, 1u));
+  impl.linger.fill(batch, impl.core.counters);
+  if (acks == Acks::kSend) {
+    while (!impl.held.empty()) impl.ready.push(impl.held.pop());
+  }
+  for (std::size_t turns = impl.ready.size(); turns > 0 && !batch.full(); --turns) {
+    impl.fill(batch, impl.ready.pop(), now, acks == Acks::kHold);
+  }
+  for (const wire::Train& train : trains.first(batch.size())) impl.core.counters.packets_sent += train.count;
+  return batch.size();
+}
+
+void Engine::Impl::fill(TrainBatch& batch, QueuePair& qp, Time now, bool hold) {
+  const std::size_t before = batch.size();
+  const Fill result = qp.fill(batch, now, hold);
+  if (!qp.connected() && batch.size() != before) unconfirmed.push(qp);
+  if (const auto deadline = qp.deadline()) timers.update(qp, *deadline);
+  if (qp.eventful()) eventful.push(qp);
+  if (result == Fill::kMore) {
+    ready.push(qp);
+  } else if (result == Fill::kBlocked) {
+    blocked.push(qp);
+  }
+  if (qp.holds_acknowledgement() && result != Fill::kMore) held.push(qp);
+}
+
+bool Engine::acks_held() const { return !impl_->held.empty(); }
+
+std::optional<Time> Engine::poll_timeout() const {
+  if (impl_->timers.empty()) return std::nullopt;
+  return impl_->timers.earliest();
+}
+
+std::optional<Event> Engine::poll_event() {
+  while (!impl_->eventful.empty()) {
+    QueuePair& qp = impl_->eventful.pop();
+    const auto kind = qp.take_event();
+    if (!kind) continue;
+    if (qp.eventful()) impl_->eventful.push(qp);
+    return Event{.kind = *kind, .qp_number = qp.config().number};
+  }
+  return std::nullopt;
+}
+
+const Counters& Engine::counters() const { return impl_->core.counters; }
+
+}  // namespace verbena::engine

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/queue_pair.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "engine/mutants.h"
+
+namespace verbena::engine {
+namespace {
+
+constexpr std::uint16_t kPkeyNumber = 0x7FFF;  ///< low 15 bits of the default partition; we are a full member
+constexpr std::uint32_t kMinMtu = 256;
+constexpr std::uint32_t kMaxMtu = 4096;
+
+bool is_request(wire::Operation operation) {
+  using enum wire::Operation;
+  return operation == kSend || operation == kWrite || operation == kReadRequest || operation == kCompareSwap ||
+         operation == kFetchAdd;
+}
+
+bool receives_in(QpState state) {
+  return state == QpState::kRtr || state == QpState::kRts || state == QpState::kSqd || state == QpState::kSqe;
+}
+
+Result<void> in_range(std::string_view name, std::uint32_t value, std::uint32_t limit) {
+  if (value <= limit) return {};
+  return fail(std::errc::invalid_argument, fmt::format("{} is {}, the limit is {}", name, value, limit));
+}
+
+}  // namespace
+
+QueuePair::QueuePair(Core& core, const QpConfig& config)
+    : core_(core), config_(config), requester_(core, *this), responder_(core, *this), datagram_(core, *this) {}
+
+// --- Attributes and states
+
+Result<void> QueuePair::modify(const QpAttributes& attributes, std::uint32_t mask) {
+  const QpState from = state();
+  const QpState to = (mask & kMaskState) != 0 ? attributes.state : from;
+  VERBENA_TRY(check(attributes, mask, from, to));
+  copy(attributes, mask);
+  enter(from, to);
+  return {};
+}
+
+Result<void> QueuePair::check(const QpAttributes& attributes, std::uint32_t mask, QpState from, QpState to) const {
+  if ((mask & kMaskCurrentState) != 0 && attributes.current_state != from) {
+    return fail(std::errc::invalid_argument, fmt::format("the queue pair is in {}, not in {} as cur_qp_state says",
+                                                         to_string(from), to_string(attributes.current_state)));
+  }
+  if ((mask & (kMaskAlternatePath | kMaskPathMigration)) != 0) {
+    return fail(std::errc::operation_not_supported, "automatic path migration is not supported");
+  }
+  VERBENA_TRY(check_transition(config_.type, from, to, mask));
+  if ((mask & kMaskPathMtu) != 0) {
+    const std::uint32_t mtu = attributes.path_mtu;
+    if (!std::has_single_bit(mtu) || mtu < kMinMtu || mtu > kMaxMtu || mtu > core_.config.port_mtu) {
+      return fail(std::errc::invalid_argument,
+                  fmt::format("path MTU {} is not one of 256 … {}", mtu, core_.config.port_mtu));
+    }
+  }
+  struct Bound {
+    std::uint32_t bit;
+    std::string_view name;
+    std::uint32_t value;
+    std::uint32_t limit;
+  };
+  const Bound bounds[] = {
+      {kMaskTimeout, "timeout", attributes.timeout, 31},
+      {kMaskRetryCount, "retry_cnt", attributes.retry_count, 7},
+      {kMaskRnrRetry, "rnr_retry", attributes.rnr_retry, 7},
+      {kMaskMinRnrTimer, "min_rnr_timer", attributes.min_rnr_timer, 31},
+      {kMaskPkeyIndex, "pkey_index", attributes.pkey_index, 0},
+      {kMaskDestinationQp, "dest_qp_num", attributes.destination_qp, wire::kMask24},
+  };
+  for (const Bound& bound : bounds) {
+    if ((mask & bound.bit) != 0) VERBENA_TRY(in_range(bound.name, bound.value, bound.limit));
+  }
+  return {};
+}
+
+void QueuePair::copy(const QpAttributes& from, std::uint32_t mask) {
+  QpAttributes& to = attributes_;
+  if ((mask & kMaskSqdNotify) != 0) to.sqd_notify = from.sqd_notify;
+  if ((mask & kMaskAccess) != 0) to.access = from.access;
+  if ((mask & kMaskPkeyIndex) != 0) to.pkey_index = from.pkey_index;
+  if ((mask & kMaskPort) != 0) to.port = from.port;
+  if ((mask & kMaskQkey) != 0) to.qkey = from.qkey;
+  if ((mask & kMaskPath) != 0) to.path = from.path;
+  if ((mask & kMaskPathMtu) != 0) to.path_mtu = from.path_mtu;
+  if ((mask & kMaskTimeout) != 0) to.timeout = from.timeout;
+  if ((mask & kMaskRetryCount) != 0) to.retry_count = from.retry_count;
+  if ((mask & kMaskRnrRetry) != 0) to.rnr_retry = from.rnr_retry;
+  if ((mask & kMaskRqPsn) != 0) to.rq_psn = from.rq_psn & wire::kMask24;
+  if ((mask & kMaskSqPsn) != 0) to.sq_psn = from.sq_psn & wire::kMask24;
+  if ((mask & kMaskMaxRdAtomic) != 0) to.max_rd_atomic = from.max_rd_atomic;
+  if ((mask & kMaskMinRnrTimer) != 0) to.min_rnr_timer = from.min_rnr_timer;
+  if ((mask & kMaskDestinationQp) != 0) to.destination_qp = from.destination_qp;
+  if ((mask & kMaskMaxDestRdAtomic) != 0) {
+    to.max_dest_rd_atomic = from.max_dest_rd_atomic;
+    if (state() == QpState::kSqd) responder_.reserve();
+  }
+}
+
+void QueuePair::enter(QpState from, QpState to) {
+  if (to == QpState::kErr) return enter_error(false);
+  set_state(to);
+  if (to == QpState::kReset) return reset();
+  if (to == QpState::kSqd && from == QpState::kRts) drain_notify_ = attributes_.sqd_notify;
+  if (from == QpState::kInit && to == QpState::kRtr && connected()) responder_.start();
+  if (from == QpState::kRtr && to == QpState::kRts) {
+    if (connected()) {
+      requester_.start();
+    } else {
+      datagram_.start();
+    }
+  }
+  note_drained();
+}
+
+void QueuePair::reset() {
+  if (connected()) {
+    requester_.reset();
+    responder_.reset();
+  } else {
+    datagram_.reset();
+  }
+  if (!config_.receives->shared()) config_.receives->clear();
+  attributes_ = QpAttributes{};
+  established_ = drain_notify_ = overrun_ = false;
+  events_ = 0;
+}
+
+void QueuePair::enter_error(bool keep_answers) {
+  if (state() == QpState::kErr) return;
+  set_state(QpState::kErr);
+  if (!connected()) {
+    datagram_.flush_sends();
+    return datagram_.flush_receives();
+  }
+  if (!keep_answers) responder_.silence();
+  // First the rest of the send queue, then the receive queue (engine.md, "Queue pairs and queues").
+  if (mutant(Mutant::kFlushReversed)) {
+    responder_.flush();
+    return requester_.flush();
+  }
+  requester_.flush();
+  responder_.flush();
+}
+
+void QueuePair::enter_send_queue_error() {
+  set_state(QpState::kSqe);
+  datagram_.flush_sends();
+}
+
+void QueuePair::posted() {
+  if (state() == QpState::kSqe) return datagram_.flush_sends();
+  if (state() != QpState::kErr) return;
+  if (connected()) {
+    requester_.flush();
+    responder_.flush();
+  } else {
+    datagram_.flush_sends();
+    datagram_.flush_receives();
+  }
+}
+
+// --- Packets and time
+
+bool QueuePair::admissible(const wire::Packet& packet, const wire::Segment& segment) {
+  Counters& counters = core_.counters;
+  const wire::Transport transport = connected() ? wire::Transport::kRc : wire::Transport::kUd;
+  if (packet.info().transport != transport) {
+    ++counters.wrong_transport;
+    return false;
+  }
+  if (!receives_in(state())) {
+    ++counters.wrong_state;
+    return false;
+  }
+  if ((packet.bth.pkey & kPkeyNumber) != kPkeyNumber) {
+    ++counters.wrong_pkey;
+    return false;
+  }
+  if (connected() && segment.path.source != attributes_.path.destination) {
+    ++counters.wrong_source;
+    return false;
+  }
+  return true;
+}
+
+void QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment, Time now) {
+  if (!admissible(packet, segment)) return;
+  if (!connected()) {
+    datagram_.handle(packet, segment);
+  } else {
+    if (state() == QpState::kRtr && !established_) {
+      established_ = true;
+      raise(EventKind::kCommunicationEstablished);
+    }
+    if (is_request(packet.info().operation)) {
+      responder_.handle_request(packet, now);
+    } else if (state() == QpState::kRtr) {
+      ++core_.counters.ghost_responses;
+    } else {
+      requester_.handle_response(packet, now);
+    }
+  }
+  if (overrun_) enter_error(false);
+  note_drained();
+}
+
+void QueuePair::handle_timeout(Time now) {
+  if (connected()) requester_.handle_timeout(now);
+  if (overrun_) enter_error(false);
+}
+
+Fill QueuePair::fill(TrainBatch& batch, Time now, bool hold) {
+  const bool sends = state() == QpState::kRts || state() == QpState::kSqd;
+  if (!connected()) return sends ? datagram_.fill(batch) : Fill::kIdle;
+  const std::size_t before = batch.size();
+  Fill result = sends ? requester_.fill(batch, now) : Fill::kIdle;
+  const bool waits = hold && batch.size() == before && responder_.only_acknowledgement();
+  if (responder_.has_answers() && !waits && responder_.fill(batch) == Fill::kMore) result = Fill::kMore;
+  if (overrun_) enter_error(false);
+  return result;
+}
+
+std::optional<Time> QueuePair::deadline() const { return connected() ? requester_.deadline() : std::nullopt; }
+
+void QueuePair::note_drained() {
+  if (state() != QpState::kSqd || !drain_notify_) return;
+  if (!(connected() ? requester_.drained() : datagram_.drained())) return;
+  drain_notify_ = false;
+  raise(EventKind::kSendQueueDrained);
+}
+
+// --- What the halves report
+
+void QueuePair::complete_send(const Completion& completion) {
+  if (!config_.send_completions->complete(completion)) overrun_ = true;
+}
+
+void QueuePair::complete_receive(const Completion& completion) {
+  if (!config_.receive_completions->complete(completion)) overrun_ = true;
+}
+
+std::optional<EventKind> QueuePair::take_event() {
+  if (events_ == 0) return std::nullopt;
+  const int bit = std::countr_zero(events_);
+  events_ &= events_ - 1;
+  return static_cast<EventKind>(bit);
+}
+
+}  // namespace verbena::engine

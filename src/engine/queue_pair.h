@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "engine/core.h"
+#include "engine/datagram.h"
+#include "engine/requester.h"
+#include "engine/responder.h"
+
+namespace verbena::engine {
+
+/// A queue pair inside the engine: its attributes and state, and the halves that do the work. Its type decides which
+/// halves are used: requester and responder when connected, datagram for UD.
+class QueuePair {
+ public:
+  QueuePair(Core& core, const QpConfig& config);
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  [[nodiscard]] const QpConfig& config() const { return config_; }
+  [[nodiscard]] const QpAttributes& attributes() const { return attributes_; }
+  /// Safe from any thread.
+  [[nodiscard]] QpState state() const { return state_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool connected() const { return config_.type != QpType::kUd; }
+
+  [[nodiscard]] Result<void> modify(const QpAttributes& attributes, std::uint32_t mask);
+  void handle(const wire::Packet& packet, const wire::Segment& segment, Time now);
+  void handle_timeout(Time now);
+  /// Fills the batch with requests, then answers; with `hold`, a lone acknowledgement stays unless a request went.
+  [[nodiscard]] Fill fill(TrainBatch& batch, Time now, bool hold);
+  void confirm() { datagram_.confirm(); }
+  /// Gives back what it holds of its receiver's window; about to be destroyed.
+  void abandon() { requester_.abandon(); }
+  /// Something was posted; in ERR it is flushed.
+  void posted();
+  [[nodiscard]] bool holds_acknowledgement() const { return connected() && responder_.only_acknowledgement(); }
+  [[nodiscard]] std::optional<Time> deadline() const;
+
+  // For the halves.
+
+  /// To ERR: both queues are flushed. `keep_answers`: the responder's NAK still goes out.
+  void enter_error(bool keep_answers);
+  /// UD: a failed send stops the send queue; receives go on.
+  void enter_send_queue_error();
+  void complete_send(const Completion& completion);
+  void complete_receive(const Completion& completion);
+  void raise(EventKind kind) { events_ |= 1u << static_cast<unsigned>(kind); }
+  [[nodiscard]] std::optional<EventKind> take_event();
+  [[nodiscard]] bool eventful() const { return events_ != 0; }
+  [[nodiscard]] const Responder& responder() const { return responder_; }
+
+  /// Places in the engine's lists.
+  struct Hooks {
+    bool ready = false;
+    bool held = false;
+    bool blocked = false;
+    bool eventful = false;
+    bool unconfirmed = false;
+    std::size_t timer = kNoTimer;
+    static constexpr std::size_t kNoTimer = ~std::size_t{0};
+  } hooks;
+
+ private:
+  [[nodiscard]] Result<void> check(const QpAttributes& attributes, std::uint32_t mask, QpState from, QpState to) const;
+  void copy(const QpAttributes& attributes, std::uint32_t mask);
+  void enter(QpState from, QpState to);
+  void reset();
+  [[nodiscard]] bool admissible(const wire::Packet& packet, const wire::Segment& segment);
+  void note_drained();
+  void set_state(QpState state) {
+    attributes_.state = state;
+    state_.store(state, std::memory_order_release);
+  }
+
+  Core& core_;
+  QpConfig config_;
+  QpAttributes attributes_{};
+  std::atomic<QpState> state_{QpState::kReset};  ///< of attributes_, for those who do not hold the shard
+  std::uint32_t events_ = 0;
+  bool established_ = false;   ///< COMM_EST was raised
+  bool drain_notify_ = false;  ///< SQ_DRAINED is due
+  bool overrun_ = false;       ///< a completion queue refused a completion
+  Requester requester_;
+  Responder responder_;
+  Datagram datagram_;
+};
+
+}  // namespace verbena::engine

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/receive_queue.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace verbena::engine {
+
+ReceiveQueue::ReceiveQueue(std::uint32_t capacity, std::uint32_t max_pieces)
+    : capacity_(capacity),
+      max_pieces_(max_pieces),
+      mask_(std::bit_ceil(std::max(capacity, 1u)) - 1),
+      slots_(mask_ + std::size_t{1}),
+      pieces_(slots_.size() * max_pieces) {}
+
+Result<void> ReceiveQueue::post(const ReceiveRequest& request) {
+  const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
+  if (tail - head_.load(std::memory_order_acquire) >= capacity_) return fail(std::errc::not_enough_memory);
+  if (request.pieces.size() > max_pieces_) return fail(std::errc::invalid_argument);
+  Slot& slot = slots_[tail & mask_];
+  slot.id = request.id;
+  slot.count = static_cast<std::uint32_t>(request.pieces.size());
+  slot.length = 0;
+  for (const Sge& piece : request.pieces) slot.length += piece.length;
+  std::ranges::copy(request.pieces, pieces_.begin() + static_cast<std::ptrdiff_t>(std::size_t{tail & mask_} * max_pieces_));
+  tail_.store(tail + 1, std::memory_order_release);
+  return {};
+}
+
+bool ReceiveQueue::take(ReceiveWqe& wqe) {
+  const std::uint32_t head = head_.load(std::memory_order_relaxed);
+  if (head == tail_.load(std::memory_order_acquire)) return false;
+  const Slot& slot = slots_[head & mask_];
+  const Sge* pieces = pieces_.data() + std::size_t{head & mask_} * max_pieces_;
+  wqe.clear();
+  wqe.id = slot.id;
+  wqe.length = slot.length;
+  wqe.pieces.assign(pieces, pieces + slot.count);
+  head_.store(head + 1, std::memory_order_release);
+  return true;
+}
+
+std::optional<std::uint64_t> ReceiveQueue::next_length() const {
+  const std::uint32_t head = head_.load(std::memory_order_relaxed);
+  if (head == tail_.load(std::memory_order_acquire)) return std::nullopt;
+  return slots_[head & mask_].length;
+}
+
+void ReceiveQueue::clear() { head_.store(tail_.load(std::memory_order_acquire), std::memory_order_release); }
+
+}  // namespace verbena::engine

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/time.h"
+#include "engine/core.h"
+#include "engine/train_batch.h"
+#include "wire/packet.h"
+
+namespace verbena::engine {
+
+class QueuePair;
+
+/// Why a requester stopped filling a batch.
+enum class Fill : std::uint8_t {
+  kIdle,     ///< nothing to send until a post, a response or a timer
+  kMore,     ///< the batch is full or the turn is over
+  kBlocked,  ///< the receiver's window is full
+};
+
+/// The sending half of a reliable connected queue pair.
+///
+/// Three cursors run over the send queue: work requests before `oldest_` are complete; PSNs before `unacked_psn_` are
+/// acknowledged (for a READ: its responses have come); `cursor_` is what goes out next, and a retry moves it back to the
+/// oldest unacknowledged PSN. Retransmission regenerates packets from the work requests.
+class Requester {
+ public:
+  Requester(Core& core, QueuePair& qp);
+
+  /// Forgets everything (RESET).
+  void reset();
+  /// RTR to RTS: the first packet carries the queue pair's sq_psn.
+  void start();
+  [[nodiscard]] Fill fill(TrainBatch& batch, Time now);
+  void handle_response(const wire::Packet& packet, Time now);
+  void handle_timeout(Time now);
+  [[nodiscard]] std::optional<Time> deadline() const;
+  /// Completes everything that is left with a flush error (ERR).
+  void flush();
+  /// Gives back its part of the windows.
+  void abandon() { rewind(); }
+  /// Nothing started is unfinished (SQD).
+  [[nodiscard]] bool drained() const { return oldest_ == cursor_ && !under_way(); }
+
+ private:
+  /// A READ request or an atomic whose responses are still to come.
+  struct Outstanding {
+    std::uint32_t first_psn = 0;
+    std::uint32_t count = 0;
+  };
+
+  [[nodiscard]] bool under_way() const { return high_psn_ != unacked_psn_; }
+  [[nodiscard]] bool can_start(const SendWqe& wqe) const;
+  [[nodiscard]] std::uint32_t packet_cost(const SendWqe& wqe) const;
+
+  [[nodiscard]] Fill send_message(TrainBatch& batch, SendWqe& wqe, Time now);
+  [[nodiscard]] Fill send_read(TrainBatch& batch, SendWqe& wqe, Time now);
+  [[nodiscard]] Fill send_atomic(TrainBatch& batch, SendWqe& wqe, Time now);
+  void fill_message_headers(wire::Train& train, const SendWqe& wqe, std::uint32_t index, std::uint32_t count) const;
+  void assign_psns(SendWqe& wqe);
+  void advance_cursor(const SendWqe& wqe, std::uint32_t packets, Time now);
+  [[nodiscard]] Fill local_error(Status status);
+
+  void handle_acknowledge(const wire::Packet& packet, Time now);
+  void handle_nak(const wire::Packet& packet, Time now);
+  void handle_rnr_nak(const wire::Packet& packet, Time now);
+  void handle_read_response(const wire::Packet& packet, Time now);
+  void handle_atomic_response(const wire::Packet& packet, Time now);
+  [[nodiscard]] bool acknowledge_before(std::uint32_t end_psn, Time now);
+  void pass(SendWqe& wqe, std::uint32_t end_psn, Time now);
+  void note_progress(Time now);
+  void recover();
+  void note_loss();
+  void rewind();
+  void fail_oldest(Status status);
+  void complete_oldest(Status status);
+  void arm(Time now);
+
+  Core& core_;
+  QueuePair& qp_;
+  Window* window_ = nullptr;
+
+  std::uint32_t oldest_ = 0;        ///< index of the oldest incomplete work request
+  std::uint32_t cursor_ = 0;        ///< index of the work request to send from
+  std::uint32_t assigned_ = 0;      ///< work requests before this one have PSNs
+  std::uint32_t next_psn_ = 0;      ///< for the next work request that gets PSNs
+  std::uint32_t cursor_psn_ = 0;
+  std::uint32_t unacked_psn_ = 0;
+  std::uint32_t high_psn_ = 0;      ///< one beyond the highest PSN that was ever asked for or sent
+
+  std::vector<Outstanding> outstanding_;  ///< oldest first; room for 256
+  std::uint32_t outgoing_charge_ = 0;
+  std::uint32_t incoming_charge_ = 0;
+
+  std::uint8_t retries_left_ = 0;
+  std::uint8_t rnr_retries_left_ = 0;
+  bool recovering_ = false;  ///< the loss at unacked_psn_ was answered; further signs of it are ignored
+  std::optional<Status> local_error_;
+  std::optional<Time> ack_deadline_;
+  std::optional<Time> rnr_until_;
+};
+
+}  // namespace verbena::engine

@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/responder.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "engine/mutants.h"
+#include "engine/psn.h"
+#include "engine/queue_pair.h"
+
+namespace verbena::engine {
+namespace {
+
+constexpr std::uint32_t kMaxDmaLength = std::uint32_t{1} << 31;  // C9-94
+constexpr std::uint32_t kAtomicSize = 8;
+constexpr std::uint32_t kTurnBytes = 64 << 10;
+constexpr std::uint32_t kTurnTrains = 16;
+
+bool begins(wire::Place place) { return place == wire::Place::kFirst || place == wire::Place::kOnly; }
+bool ends(wire::Place place) { return place == wire::Place::kLast || place == wire::Place::kOnly; }
+
+}  // namespace
+
+Responder::Responder(Core& core, QueuePair& qp) : core_(core), qp_(qp) {
+  receive_.pieces.reserve(qp.config().receives->max_pieces());
+}
+
+void Responder::reset() {
+  expected_psn_ = msn_ = 0;
+  nak_sent_ = false;
+  message_ = Message::kNone;
+  receive_taken_ = false;
+  received_ = 0;
+  write_left_ = 0;
+  answers_.clear();
+  saved_.clear();
+  saved_next_ = 0;
+}
+
+void Responder::start() {
+  expected_psn_ = qp_.attributes().rq_psn;
+  reserve();
+}
+
+void Responder::reserve() {
+  const std::size_t depth = std::max<std::size_t>(qp_.attributes().max_dest_rd_atomic, 1);
+  // READs and atomics, as often again as duplicates, and an acknowledgement after each.
+  answers_limit_ = 4 * depth + 4;
+  answers_.reserve(answers_limit_);
+  saved_.reserve(depth);
+}
+
+// --- Requests
+
+void Responder::handle_request(const wire::Packet& packet, Time) {
+  const std::int32_t distance = mutant(Mutant::kPsnWindowUnsigned)
+                                    ? static_cast<std::int32_t>(packet.bth.psn) - static_cast<std::int32_t>(expected_psn_)
+                                    : psn_distance(packet.bth.psn, expected_psn_);
+  if (distance < 0) {
+    ++core_.counters.duplicates;
+    return handle_duplicate(packet);
+  }
+  if (distance > 0) {
+    // One NAK with the expected PSN, then silence until it arrives.
+    ++core_.counters.out_of_sequence;
+    if ((nak_sent_ && !mutant(Mutant::kNakRepeats)) || mutant(Mutant::kNoNak)) return;
+    nak_sent_ = true;
+    answer_nak(wire::Aeth::Kind::kNak, static_cast<std::uint8_t>(wire::NakCode::kSequenceError),
+               mutant(Mutant::kNakWithReceivedPsn) ? packet.bth.psn : expected_psn_);
+    return;
+  }
+  nak_sent_ = false;
+  execute(packet);
+}
+
+/// The order of checks: PSN, opcode sequence, opcode and access, resources, length, rkey (engine.md, "Responder").
+void Responder::execute(const wire::Packet& packet) {
+  if (!in_sequence(packet.info())) return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
+  using wire::Operation;
+  switch (packet.info().operation) {
+    case Operation::kSend: return execute_send(packet);
+    case Operation::kWrite: return execute_write(packet);
+    case Operation::kReadRequest: return execute_read(packet);
+    case Operation::kCompareSwap:
+    case Operation::kFetchAdd: return execute_atomic(packet);
+    default: return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
+  }
+}
+
+bool Responder::in_sequence(const wire::OpcodeInfo& info) const {
+  const bool starts = begins(info.place);
+  switch (message_) {
+    case Message::kNone: return starts;
+    case Message::kSend: return !starts && info.operation == wire::Operation::kSend;
+    case Message::kWrite: return !starts && info.operation == wire::Operation::kWrite;
+  }
+  return false;
+}
+
+/// FIRST and MIDDLE carry exactly the path MTU, LAST 1 to it, ONLY up to it (C9-92).
+bool Responder::right_length(const wire::Packet& packet) const {
+  const std::size_t mtu = qp_.attributes().path_mtu;
+  const std::size_t size = packet.payload.size();
+  switch (packet.info().place) {
+    case wire::Place::kFirst:
+    case wire::Place::kMiddle: return size == mtu;
+    case wire::Place::kLast: return size >= 1 && size <= mtu;
+    case wire::Place::kOnly: return size <= mtu;
+  }
+  return false;
+}
+
+void Responder::execute_send(const wire::Packet& packet) {
+  const wire::OpcodeInfo& info = packet.info();
+  if (begins(info.place)) {
+    if (!take_receive()) return;
+    received_ = 0;
+  }
+  if (!right_length(packet)) return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
+  ConstBytes payload = packet.payload;
+  if (received_ + payload.size() > receive_.length) {
+    if (!mutant(Mutant::kShortReceiveTruncates)) {
+      return refuse(wire::NakCode::kInvalidRequest, Status::kLocalLengthError);
+    }
+    payload = payload.first(receive_.length - std::min(received_, receive_.length));
+  }
+  if (!scatter(core_.memory, receive_.pieces, received_, payload, qp_.config().pd)) {
+    return refuse(wire::NakCode::kRemoteOperationalError, Status::kLocalProtectionError);
+  }
+  received_ += packet.payload.size();
+  message_ = Message::kSend;
+  if (ends(info.place)) {
+    message_ = Message::kNone;
+    if (info.has_ieth && !core_.memory.invalidate(packet.ieth.rkey, qp_.config().pd, qp_.config().number)) {
+      // A bad key: an error completion and ERR, but no NAK (engine.md, "Responder").
+      fail_receive(Status::kRemoteInvalidRequest);
+      return qp_.enter_error(true);
+    }
+    complete_receive(packet, CompletionOpcode::kReceive, static_cast<std::uint32_t>(received_));
+  }
+  finish_packet(packet, 1);
+}
+
+void Responder::execute_write(const wire::Packet& packet) {
+  const wire::OpcodeInfo& info = packet.info();
+  if ((qp_.attributes().access & kRemoteWrite) == 0 && !mutant(Mutant::kQpAccessIgnored)) {
+    return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
+  }
+  // The receive of an immediate is taken at the last packet, which may be RNR NAKed there.
+  const bool takes = (info.has_immediate && ends(info.place)) ||
+                     (mutant(Mutant::kImmediateConsumesAtFirst) && info.place == wire::Place::kFirst) ||
+                     (mutant(Mutant::kWriteConsumesReceive) && ends(info.place));
+  if (takes && !take_receive()) return;
+  if (!right_length(packet)) return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
+  if (begins(info.place) && !begin_write(packet)) return;
+  const auto size = static_cast<std::uint32_t>(packet.payload.size());
+  if (ends(info.place) ? size != write_left_ : size >= write_left_) {
+    return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
+  }
+  if (size != 0) {
+    const auto bytes = core_.memory.lookup(write_rkey_, write_address_, size, kRemoteWrite, qp_.config().pd);
+    if (!bytes) return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
+    place(bytes->data(), packet.payload);
+  }
+  write_address_ += size;
+  write_left_ -= size;
+  message_ = Message::kWrite;
+  if (ends(info.place)) {
+    message_ = Message::kNone;
+    if (info.has_immediate || mutant(Mutant::kWriteConsumesReceive)) {
+      complete_receive(packet, CompletionOpcode::kReceiveWriteWithImm, write_total_);
+    }
+  }
+  finish_packet(packet, 1);
+}
+
+bool Responder::begin_write(const wire::Packet& packet) {
+  const wire::Reth& reth = packet.reth;
+  write_address_ = reth.address;
+  write_rkey_ = reth.rkey;
+  write_left_ = write_total_ = reth.dma_length;
+  if (reth.dma_length > kMaxDmaLength) {
+    refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
+    return false;
+  }
+  // The whole range is checked before the first byte is placed; a zero-length WRITE has no range (C9-88).
+  if (reth.dma_length != 0 &&
+      !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length, kRemoteWrite, qp_.config().pd)) {
+    refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
+    return false;
+  }
+  return true;
+}
+
+/// Common to READs and atomics: the right, and room to answer.
+bool Responder::start_rd_atomic(std::uint32_t right) {
+  const bool allowed = (qp_.attributes().access & right) != 0 || mutant(Mutant::kQpAccessIgnored);
+  const std::uint32_t limit = qp_.attributes().max_dest_rd_atomic;
+  if (!allowed || waiting(false) >= limit) {
+    refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
+    return false;
+  }
+  return true;
+}
+
+void Responder::execute_read(const wire::Packet& packet) {
+  const wire::Reth& reth = packet.reth;
+  if (!start_rd_atomic(kRemoteRead)) return;
+  if (reth.dma_length > kMaxDmaLength) {
+    return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
+  }
+  if (reth.dma_length != 0 &&
+      !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length, kRemoteRead, qp_.config().pd)) {
+    return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
+  }
+  const std::uint32_t count = packet_count(reth.dma_length, qp_.attributes().path_mtu);
+  const std::uint32_t psn = packet.bth.psn;
+  if (!push({.kind = Answer::Kind::kRead,
+             .psn = psn,
+             .msn = (msn_ + 1) & wire::kMask24,
+             .first_psn = psn,
+             .end_psn = psn_add(psn, count),
+             .address = reth.address,
+             .rkey = reth.rkey,
+             .length = reth.dma_length})) {
+    return;
+  }
+  msn_ = (msn_ + 1) & wire::kMask24;
+  expected_psn_ = psn_add(expected_psn_, count);
+}
+
+void Responder::execute_atomic(const wire::Packet& packet) {
+  const wire::AtomicEth& request = packet.atomic_eth;
+  if (!start_rd_atomic(kRemoteAtomic)) return;
+  if (request.address % kAtomicSize != 0) {
+    return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
+  }
+  const auto bytes =
+      core_.memory.lookup(request.rkey, request.address, kAtomicSize, kRemoteAtomic, qp_.config().pd);
+  if (!bytes || reinterpret_cast<std::uintptr_t>(bytes->data()) % kAtomicSize != 0) {
+    return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
+  }
+  if (answers_.size() >= answers_limit_) return;
+
+  std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(bytes->data()));
+  std::uint64_t original = request.compare;
+  if (packet.info().operation == wire::Operation::kFetchAdd) {
+    original = word.fetch_add(request.swap_or_add);
+  } else {
+    word.compare_exchange_strong(original, request.swap_or_add);
+  }
+  msn_ = (msn_ + 1) & wire::kMask24;
+  const std::uint32_t psn = packet.bth.psn;
+  const SavedAtomic saved{.psn = psn, .msn = msn_, .original = original};
+  if (saved_.size() < qp_.attributes().max_dest_rd_atomic) {
+    saved_.push_back(saved);
+  } else {
+    saved_[saved_next_] = saved;
+    saved_next_ = (saved_next_ + 1) % saved_.size();
+  }
+  static_cast<void>(push({.kind = Answer::Kind::kAtomic, .psn = psn, .msn = msn_, .original = original}));
+  expected_psn_ = psn_add(expected_psn_, 1);
+}
+
+// --- Duplicates
+
+void Responder::handle_duplicate(const wire::Packet& packet) {
+  using wire::Operation;
+  if (mutant(Mutant::kMsnCountsDuplicates)) msn_ = (msn_ + 1) & wire::kMask24;
+  switch (packet.info().operation) {
+    case Operation::kSend:
+    case Operation::kWrite:
+      if (mutant(Mutant::kDuplicateSendExecutes) && packet.info().place == wire::Place::kOnly &&
+          message_ == Message::kNone) {
+        expected_psn_ = packet.bth.psn;
+        return execute(packet);
+      }
+      return answer_acknowledge();  // of the latest PSN; never executed again (C9-105)
+    case Operation::kReadRequest: return duplicate_read(packet);
+    case Operation::kCompareSwap:
+    case Operation::kFetchAdd: return duplicate_atomic(packet);
+    default: return;
+  }
+}
+
+/// Memory is read again, the key checked again; the request may be for a tail with a later PSN.
+void Responder::duplicate_read(const wire::Packet& packet) {
+  const wire::Reth& reth = packet.reth;
+  const std::uint32_t psn = packet.bth.psn;
+  if (reth.dma_length > kMaxDmaLength || mutant(Mutant::kDuplicateReadDropped)) return;
+  const std::uint32_t end = psn_add(psn, packet_count(reth.dma_length, qp_.attributes().path_mtu));
+  if (psn_distance(end, expected_psn_) > 0) return;
+  if (reth.dma_length != 0 &&
+      !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length, kRemoteRead, qp_.config().pd)) {
+    return refuse_at(psn, wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
+  }
+  const Answer again{.kind = Answer::Kind::kRead,
+                     .duplicate = true,
+                     .psn = psn,
+                     .msn = msn_,
+                     .first_psn = psn,
+                     .end_psn = end,
+                     .address = reth.address,
+                     .rkey = reth.rkey,
+                     .length = reth.dma_length};
+  for (Answer& waiting : answers_) {
+    if (waiting.kind != Answer::Kind::kRead) continue;
+    if (psn_distance(psn, waiting.first_psn) < 0 || psn_distance(psn, waiting.end_psn) >= 0) continue;
+    const bool duplicate = waiting.duplicate;
+    waiting = again;
+    waiting.duplicate = duplicate;
+    return;
+  }
+  if (waiting(true) < std::max<std::uint32_t>(qp_.attributes().max_dest_rd_atomic, 1)) static_cast<void>(push(again));
+}
+
+/// The saved result is sent again; one that is not saved any more is dropped.
+void Responder::duplicate_atomic(const wire::Packet& packet) {
+  const std::uint32_t psn = packet.bth.psn;
+  const auto saved = std::ranges::find(saved_, psn, &SavedAtomic::psn);
+  if (saved == saved_.end()) return;
+  const auto same = [&](const Answer& answer) { return answer.kind == Answer::Kind::kAtomic && answer.psn == psn; };
+  if (std::ranges::any_of(answers_, same)) return;
+  std::uint64_t original = saved->original;
+  if (mutant(Mutant::kDuplicateAtomicExecutes)) {
+    const wire::AtomicEth& request = packet.atomic_eth;
+    const auto bytes =
+        core_.memory.lookup(request.rkey, request.address, kAtomicSize, kRemoteAtomic, qp_.config().pd);
+    if (bytes && packet.info().operation == wire::Operation::kFetchAdd) {
+      original = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(bytes->data())).fetch_add(request.swap_or_add);
+    }
+  }
+  if (waiting(true) < std::max<std::uint32_t>(qp_.attributes().max_dest_rd_atomic, 1)) {
+    static_cast<void>(push({.kind = Answer::Kind::kAtomic,
+                            .duplicate = true,
+                            .psn = psn,
+                            .msn = saved->msn,
+                            .original = original}));
+  }
+}
+
+// --- Receives
+
+/// Takes the oldest receive unless the message has one; without any, an RNR NAK asks for this packet again later.
+bool Responder::take_receive() {
+  if (receive_taken_) return true;
+  if (qp_.config().receives->take(receive_)) {
+    receive_taken_ = true;
+    return true;
+  }
+  ++core_.counters.rnr_naks_sent;
+  nak_sent_ = true;
+  answer_nak(wire::Aeth::Kind::kRnrNak, qp_.attributes().min_rnr_timer, expected_psn_);
+  return false;
+}
+
+/// Common to the packets of SENDs and WRITEs that were executed.
+void Responder::finish_packet(const wire::Packet& packet, std::uint32_t psns) {
+  if (ends(packet.info().place)) msn_ = (msn_ + 1) & wire::kMask24;
+  core_.counters.bytes_received += packet.payload.size();
+  expected_psn_ = psn_add(expected_psn_, psns);
+  if (packet.bth.ack_request) answer_acknowledge();
+}
+
+void Responder::complete_receive(const wire::Packet& packet, CompletionOpcode opcode, std::uint32_t bytes) {
+  const wire::OpcodeInfo& info = packet.info();
+  receive_taken_ = false;
+  qp_.complete_receive({.id = receive_.id,
+                        .opcode = opcode,
+                        .byte_count = bytes,
+                        .immediate_or_key = info.has_ieth ? packet.ieth.rkey : packet.immediate.value,
+                        .qp_number = qp_.config().number,
+                        .source_qp = qp_.attributes().destination_qp,
+                        .with_immediate = info.has_immediate,
+                        .with_invalidate = info.has_ieth,
+                        .solicited = packet.bth.solicited && !mutant(Mutant::kSolicitedLost)});
+}
+
+void Responder::fail_receive(Status status) {
+  if (!receive_taken_) return;
+  receive_taken_ = false;
+  qp_.complete_receive(
+      {.id = receive_.id, .status = status, .qp_number = qp_.config().number, .solicited = true});
+}
+
+/// NAKs a PSN and ends the queue pair; the NAK still goes out.
+void Responder::refuse_at(std::uint32_t psn, wire::NakCode code, Status receive_status) {
+  answer_nak(wire::Aeth::Kind::kNak, static_cast<std::uint8_t>(code), psn);
+  fail_receive(receive_status);
+  qp_.raise(code == wire::NakCode::kRemoteAccessError ? EventKind::kAccessError
+            : code == wire::NakCode::kInvalidRequest  ? EventKind::kRequestError
+                                                      : EventKind::kFatal);
+  qp_.enter_error(true);
+}
+
+void Responder::refuse(wire::NakCode code, Status receive_status) {
+  refuse_at(expected_psn_, code, receive_status);
+}
+
+void Responder::flush() {
+  message_ = Message::kNone;
+  fail_receive(Status::kFlushError);
+  if (qp_.config().receives->shared()) {
+    qp_.raise(EventKind::kLastWqeReached);
+    return;
+  }
+  if (mutant(Mutant::kFlushSkipsReceives)) return;
+  while (qp_.config().receives->take(receive_)) {
+    receive_taken_ = true;
+    fail_receive(Status::kFlushError);
+  }
+}
+
+// --- Answers
+
+bool Responder::only_acknowledgement() const {
+  return answers_.size() == 1 && answers_.front().kind == Answer::Kind::kAcknowledge;
+}
+
+std::uint32_t Responder::waiting(bool duplicates) const {
+  return static_cast<std::uint32_t>(std::ranges::count_if(answers_, [&](const Answer& answer) {
+    const bool counts = answer.kind == Answer::Kind::kRead || answer.kind == Answer::Kind::kAtomic;
+    return counts && answer.duplicate == duplicates;
+  }));
+}
+
+/// False when there is no room: the request is then as if lost, and comes again.
+bool Responder::push(const Answer& answer) {
+  if (answers_.size() >= answers_limit_) return false;
+  answers_.push_back(answer);
+  return true;
+}
+
+/// Everything before the expected PSN; a waiting acknowledgement at the end of the line grows instead of another one.
+void Responder::answer_acknowledge() {
+  const std::uint32_t psn = psn_add(expected_psn_, wire::kMask24);
+  if (!answers_.empty() && answers_.back().kind == Answer::Kind::kAcknowledge) {
+    answers_.back().psn = psn;
+    answers_.back().msn = msn_;
+    return;
+  }
+  static_cast<void>(push({.kind = Answer::Kind::kAcknowledge,
+                          .psn = psn,
+                          .msn = msn_,
+                          .aeth_kind = wire::Aeth::Kind::kAck,
+                          .aeth_value = wire::Aeth::kNoCredits}));
+}
+
+void Responder::answer_nak(wire::Aeth::Kind kind, std::uint8_t value, std::uint32_t psn) {
+  static_cast<void>(
+      push({.kind = Answer::Kind::kNak, .psn = psn, .msn = msn_, .aeth_kind = kind, .aeth_value = value}));
+}
+
+Fill Responder::fill(TrainBatch& batch) {
+  std::uint32_t trains = 0;
+  std::size_t done = 0;
+  while (done < answers_.size() && !batch.full() && trains < kTurnTrains) {
+    Answer& answer = answers_[done];
+    ++trains;
+    if (answer.kind != Answer::Kind::kRead) {
+      send_simple(batch, answer);
+      ++done;
+    } else if (send_read(batch, answer)) {
+      ++done;
+    }
+  }
+  answers_.erase(answers_.begin(), answers_.begin() + static_cast<std::ptrdiff_t>(done));
+  return answers_.empty() ? Fill::kIdle : Fill::kMore;
+}
+
+void Responder::send_simple(TrainBatch& batch, const Answer& answer) {
+  wire::Train& train = batch.next();
+  const bool atomic = answer.kind == Answer::Kind::kAtomic;
+  train.path = &qp_.attributes().path;
+  train.head.bth.opcode = atomic ? wire::Opcode::kRcAtomicAcknowledge : wire::Opcode::kRcAcknowledge;
+  train.head.bth.destination_qp = qp_.attributes().destination_qp;
+  train.head.bth.psn = answer.psn;
+  train.head.aeth = atomic ? wire::Aeth{.msn = answer.msn}
+                           : wire::Aeth{.kind = answer.aeth_kind, .value = answer.aeth_value, .msn = answer.msn};
+  train.head.atomic_ack_eth.original = answer.original;
+  if (answer.kind == Answer::Kind::kNak) {
+    ++core_.counters.naks_sent;
+  } else {
+    ++core_.counters.acks_sent;
+  }
+}
+
+/// The next part of a READ response; true when it was the last one.
+bool Responder::send_read(TrainBatch& batch, Answer& answer) {
+  const std::uint32_t mtu = qp_.attributes().path_mtu;
+  const auto index = static_cast<std::uint32_t>(psn_distance(answer.psn, answer.first_psn));
+  const auto left = static_cast<std::uint32_t>(psn_distance(answer.end_psn, answer.psn));
+  const std::uint32_t count = std::min(left, std::max(kTurnBytes / mtu, 1u));
+  const std::uint32_t offset = index * mtu;
+  const std::uint32_t size = std::min(answer.length - offset, count * mtu);
+  std::span<const ConstBytes> pieces;
+  if (size != 0) {
+    const auto bytes =
+        core_.memory.lookup(answer.rkey, answer.address + offset, size, kRemoteRead, qp_.config().pd);
+    if (!bytes) {
+      // The region went away since the request was checked: a NAK takes the place of this answer and all later ones.
+      const std::uint32_t psn = answer.psn;
+      answers_.resize(static_cast<std::size_t>(&answer - answers_.data()));
+      refuse_at(psn, wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
+      return false;
+    }
+    pieces = batch.gather(*bytes);
+  }
+  using enum wire::Opcode;
+  const bool ends_here = count == left;
+  wire::Train& train = batch.next();
+  train.path = &qp_.attributes().path;
+  wire::Bth& bth = train.head.bth;
+  bth.opcode = index == 0 ? (ends_here && count == 1 ? kRcReadResponseOnly : kRcReadResponseFirst)
+                          : (ends_here && count == 1 ? kRcReadResponseLast : kRcReadResponseMiddle);
+  bth.destination_qp = qp_.attributes().destination_qp;
+  bth.psn = answer.psn;
+  train.middle_opcode = kRcReadResponseMiddle;
+  train.last_opcode = ends_here ? kRcReadResponseLast : kRcReadResponseMiddle;
+  train.head.aeth.msn = answer.msn;
+  train.count = count;
+  train.segment_size = mtu;
+  train.payload_size = size;
+  train.gather = pieces;
+  core_.counters.bytes_sent += size;
+  answer.psn = psn_add(answer.psn, count);
+  return ends_here;
+}
+
+}  // namespace verbena::engine

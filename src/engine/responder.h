@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/time.h"
+#include "engine/core.h"
+#include "engine/receive_queue.h"
+#include "engine/requester.h"
+#include "engine/train_batch.h"
+#include "wire/packet.h"
+
+namespace verbena::engine {
+
+class QueuePair;
+
+/// The receiving half of a reliable connected queue pair: executes requests in PSN order and answers in that order.
+class Responder {
+ public:
+  Responder(Core& core, QueuePair& qp);
+
+  void reset();
+  /// INIT to RTR: expects the queue pair's rq_psn, and can hold its max_dest_rd_atomic.
+  void start();
+  /// Makes room for max_dest_rd_atomic READs and atomics.
+  void reserve();
+  void handle_request(const wire::Packet& packet, Time now);
+  [[nodiscard]] Fill fill(TrainBatch& batch);
+  /// Completes the message in progress and every posted receive with a flush error (ERR).
+  void flush();
+  /// ERR for a reason of our own: nothing more is answered.
+  void silence() { answers_.clear(); }
+
+  [[nodiscard]] bool has_answers() const { return !answers_.empty(); }
+  /// Nothing but a positive acknowledgement waits: it may travel with a later train.
+  [[nodiscard]] bool only_acknowledgement() const;
+
+  [[nodiscard]] std::uint32_t expected_psn() const { return expected_psn_; }
+  [[nodiscard]] std::uint32_t msn() const { return msn_; }
+
+ private:
+  enum class Message : std::uint8_t { kNone, kSend, kWrite };
+
+  struct Answer {
+    enum class Kind : std::uint8_t { kAcknowledge, kNak, kRead, kAtomic };
+    Kind kind{};
+    bool duplicate = false;
+    std::uint32_t psn = 0;       ///< of the answer; for a READ that of its next packet
+    std::uint32_t msn = 0;
+    wire::Aeth::Kind aeth_kind{};
+    std::uint8_t aeth_value = 0;
+    // READ: what is still to be sent. Atomic: the original value.
+    std::uint32_t first_psn = 0;
+    std::uint32_t end_psn = 0;
+    std::uint64_t address = 0;   ///< of first_psn's first byte
+    std::uint32_t rkey = 0;
+    std::uint32_t length = 0;    ///< from first_psn on
+    std::uint64_t original = 0;
+  };
+
+  struct SavedAtomic {
+    std::uint32_t psn = 0;
+    std::uint32_t msn = 0;
+    std::uint64_t original = 0;
+  };
+
+  [[nodiscard]] bool in_sequence(const wire::OpcodeInfo& info) const;
+  [[nodiscard]] bool right_length(const wire::Packet& packet) const;
+  void execute(const wire::Packet& packet);
+  void execute_send(const wire::Packet& packet);
+  void execute_write(const wire::Packet& packet);
+  [[nodiscard]] bool begin_write(const wire::Packet& packet);
+  void execute_read(const wire::Packet& packet);
+  void execute_atomic(const wire::Packet& packet);
+  [[nodiscard]] bool start_rd_atomic(std::uint32_t right);
+  void handle_duplicate(const wire::Packet& packet);
+  void duplicate_read(const wire::Packet& packet);
+  void duplicate_atomic(const wire::Packet& packet);
+
+  [[nodiscard]] bool take_receive();
+  void finish_packet(const wire::Packet& packet, std::uint32_t psns);
+  void complete_receive(const wire::Packet& packet, CompletionOpcode opcode, std::uint32_t bytes);
+  void fail_receive(Status status);
+  void refuse(wire::NakCode code, Status receive_status);
+  void refuse_at(std::uint32_t psn, wire::NakCode code, Status receive_status);
+  void answer_acknowledge();
+  void answer_nak(wire::Aeth::Kind kind, std::uint8_t value, std::uint32_t psn);
+  [[nodiscard]] bool push(const Answer& answer);
+  [[nodiscard]] std::uint32_t waiting(bool duplicates) const;
+
+  [[nodiscard]] bool send_read(TrainBatch& batch, Answer& answer);
+  void send_simple(TrainBatch& batch, const Answer& answer);
+
+  Core& core_;
+  QueuePair& qp_;
+
+  std::uint32_t expected_psn_ = 0;
+  std::uint32_t msn_ = 0;
+  bool nak_sent_ = false;  ///< silence about the gap until the expected PSN comes
+
+  Message message_ = Message::kNone;
+  ReceiveWqe receive_;
+  bool receive_taken_ = false;
+  std::uint64_t received_ = 0;       ///< bytes of the message in progress
+  std::uint64_t write_address_ = 0;  ///< of the next packet's payload
+  std::uint32_t write_rkey_ = 0;
+  std::uint32_t write_left_ = 0;
+  std::uint32_t write_total_ = 0;
+
+  std::vector<Answer> answers_;      ///< oldest first; room reserved at start
+  std::size_t answers_limit_ = 0;
+  std::vector<SavedAtomic> saved_;   ///< ring of max_dest_rd_atomic
+  std::size_t saved_next_ = 0;
+};
+
+}  // namespace verbena::engine

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/train_batch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace verbena::engine {
+namespace {
+
+constexpr std::size_t kTail = 64;  // one cache line
+constexpr std::size_t kWord = sizeof(std::uint64_t);
+
+/// Calls visit(address, length, lkey) for the parts of the list that [offset, offset + length) touches.
+template <typename Visit>
+std::expected<void, MemoryError> for_each_part(std::span<const Sge> pieces, std::uint64_t offset, std::uint64_t length,
+                                               Visit visit) {
+  for (const Sge& piece : pieces) {
+    if (length == 0) break;
+    if (offset >= piece.length) {
+      offset -= piece.length;
+      continue;
+    }
+    const std::uint64_t part = std::min<std::uint64_t>(length, piece.length - offset);
+    if (auto done = visit(piece.address + offset, part, piece.lkey); !done) return done;
+    offset = 0;
+    length -= part;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::expected<std::span<const ConstBytes>, MemoryError> TrainBatch::gather(const MemoryLookup& memory,
+                                                                           std::span<const Sge> pieces,
+                                                                           std::uint64_t offset, std::uint64_t length,
+                                                                           std::uint32_t pd) {
+  const std::size_t first = gathered_;
+  const auto done = for_each_part(pieces, offset, length,
+                                  [&](std::uint64_t address, std::uint64_t part, std::uint32_t lkey)
+                                      -> std::expected<void, MemoryError> {
+                                    const auto bytes = memory.lookup(lkey, address, part, kLocalRead, pd);
+                                    if (!bytes) return std::unexpected(bytes.error());
+                                    gather_[gathered_++] = *bytes;
+                                    return {};
+                                  });
+  if (!done) {
+    gathered_ = first;
+    return std::unexpected(done.error());
+  }
+  return std::span<const ConstBytes>(gather_).subspan(first, gathered_ - first);
+}
+
+std::expected<void, MemoryError> scatter(const MemoryLookup& memory, std::span<const Sge> pieces, std::uint64_t offset,
+                                         ConstBytes data, std::uint32_t pd) {
+  return for_each_part(pieces, offset, data.size(),
+                       [&](std::uint64_t address, std::uint64_t part, std::uint32_t lkey)
+                           -> std::expected<void, MemoryError> {
+                         const auto bytes = memory.lookup(lkey, address, part, kLocalWrite, pd);
+                         if (!bytes) return std::unexpected(bytes.error());
+                         place(bytes->data(), data.first(part));
+                         data = data.subspan(part);
+                         return {};
+                       });
+}
+
+std::expected<void, MemoryError> check_pieces(const MemoryLookup& memory, std::span<const Sge> pieces,
+                                              std::uint32_t access, std::uint32_t pd) {
+  for (const Sge& piece : pieces) {
+    if (piece.length == 0) continue;
+    if (const auto bytes = memory.lookup(piece.lkey, piece.address, piece.length, access, pd); !bytes) {
+      return std::unexpected(bytes.error());
+    }
+  }
+  return {};
+}
+
+void place(std::byte* to, ConstBytes data) {
+  const auto address = reinterpret_cast<std::uintptr_t>(to);
+  if (data.size() == kWord && address % kWord == 0) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, data.data(), kWord);
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(to)).store(word, std::memory_order_release);
+    return;
+  }
+  if (data.size() > kTail) {
+    const std::size_t front = data.size() - kTail;
+    std::memcpy(to, data.data(), front);
+    std::atomic_thread_fence(std::memory_order_release);
+    to += front;
+    data = data.subspan(front);
+  }
+  if (!data.empty()) std::memmove(to, data.data(), data.size());
+}
+
+}  // namespace verbena::engine
