@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Any bytes: parse() takes them or says why not, and what it takes encodes to the same bytes.
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "base/check.h"
+#include "wire/icrc.h"
+#include "wire/packet.h"
+
+using namespace verbena;
+using namespace verbena::wire;
+
+namespace {
+
+void check_round_trip(const Packet& packet, ConstBytes datagram) {
+  VERBENA_CHECK(encoded_size(packet) == datagram.size());
+  std::vector<std::byte> encoded(datagram.size());
+  encode(packet, encoded);
+  // A sender's pad may hold anything; ours is zero.
+  std::vector<std::byte> expected(datagram.begin(), datagram.end());
+  const auto icrc_at = expected.end() - static_cast<std::ptrdiff_t>(kIcrcSize);
+  std::fill(icrc_at - packet.bth.pad_count, icrc_at, std::byte{0});
+  VERBENA_CHECK(encoded == expected);
+}
+
+void check_icrc(ConstBytes datagram) {
+  if (datagram.size() > 9000) return;
+  const Path path{.source = Address::from_ipv4(0x0A000001),
+                  .destination = Address::from_ipv4(0x0A000002),
+                  .source_port = 49152};
+  const ConstBytes covered = datagram.first(datagram.size() - kIcrcSize);
+  const std::uint32_t stated = load_icrc(covered.data() + covered.size());
+  const auto solved = icrc_solve_identification(path, covered, stated);
+  VERBENA_CHECK(!solved || icrc(path, *solved, covered) == stated);
+  const auto identification = static_cast<std::uint16_t>(stated);
+  VERBENA_CHECK(icrc_solve_identification(path, covered, icrc(path, identification, covered)) ==
+                identification);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const ConstBytes datagram = std::as_bytes(std::span(data, size));
+  const auto packet = parse(datagram);
+  if (!packet) {
+    VERBENA_CHECK(to_string(packet.error()) != "unknown error");
+    return 0;
+  }
+  check_round_trip(*packet, datagram);
+  check_icrc(datagram);
+  const std::string line = to_string(*packet);
+  VERBENA_CHECK(line.starts_with(packet->info().name) && !line.contains('\n'));
+  return 0;
+}
