@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/requester.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/psn.h"
+#include "engine/test_network.h"
+
+namespace verbena::engine::testing {
+namespace {
+
+using wire::Opcode;
+
+SendRequest write_to(const End& peer, std::size_t offset, std::uint64_t id = 1) {
+  return {.id = id, .opcode = SendOpcode::kWrite, .signaled = true, .remote_address = peer.address(offset), .rkey = peer.key};
+}
+
+SendRequest read_from(const End& peer, std::size_t offset, std::uint64_t id = 1) {
+  SendRequest request = write_to(peer, offset, id);
+  request.opcode = SendOpcode::kRead;
+  return request;
+}
+
+class Requests : public EngineTest {
+ protected:
+  std::vector<std::uint64_t> completed_ids() {
+    std::vector<std::uint64_t> ids;
+    for (const Completion& completion : a.sent.completions) {
+      EXPECT_EQ(completion.status, Status::kSuccess) << to_string(completion.status);
+      ids.push_back(completion.id);
+    }
+    a.sent.completions.clear();
+    return ids;
+  }
+};
+
+TEST_F(Requests, SendIsPlacedAndCompletedOnBothSides) {
+  connect();
+  fill(a, 0, 3000, 1);
+  ASSERT_TRUE(b.receive(9, {b.piece(0, 1000), b.piece(5000, 4000)}, now));
+  ASSERT_TRUE(a.send({.id = 5, .opcode = SendOpcode::kSendWithImm, .signaled = true, .solicited = true, .immediate = 0xABCD},
+                     {a.piece(0, 3000)}, now));
+  settle();
+  const Completion sent = a.sent.take();
+  EXPECT_EQ(sent.id, 5u);
+  EXPECT_EQ(sent.status, Status::kSuccess);
+  EXPECT_EQ(sent.opcode, CompletionOpcode::kSend);
+  const Completion received = b.received.take();
+  EXPECT_EQ(received.id, 9u);
+  EXPECT_EQ(received.byte_count, 3000u);
+  EXPECT_TRUE(received.with_immediate);
+  EXPECT_TRUE(received.solicited);
+  EXPECT_EQ(received.immediate_or_key, 0xABCDu);
+  EXPECT_TRUE(same(a, 0, b, 0, 1000));
+  EXPECT_TRUE(same(a, 1000, b, 5000, 2000));
+}
+
+TEST_F(Requests, WriteOfEverySizeAroundTheMtu) {
+  connect({.mtu = 256});
+  for (const std::uint32_t size : {0u, 1u, 255u, 256u, 257u, 511u, 512u, 513u, 20000u}) {
+    fill(a, 0, size, size);
+    ASSERT_TRUE(a.send(write_to(b, 3), {a.piece(0, size)}, now));
+    settle();
+    EXPECT_EQ(completed_ids(), (std::vector<std::uint64_t>{1})) << size;
+    EXPECT_TRUE(same(a, 0, b, 3, size)) << size;
+  }
+}
+
+TEST_F(Requests, ReadFetchesAndAtomicsReturnTheOriginal) {
+  connect();
+  fill(b, 64, 9000, 3);
+  ASSERT_TRUE(a.send(read_from(b, 64), {a.piece(0, 9000)}, now));
+  settle();
+  EXPECT_EQ(completed_ids(), (std::vector<std::uint64_t>{1}));
+  EXPECT_TRUE(same(a, 0, b, 64, 9000));
+
+  const std::uint64_t start = 41;
+  std::memcpy(b.memory.data() + 80, &start, sizeof start);
+  SendRequest add = read_from(b, 80, 2);
+  add.opcode = SendOpcode::kFetchAdd;
+  add.compare_or_add = 1;
+  ASSERT_TRUE(a.send(add, {a.piece(16, 8)}, now));
+  SendRequest swap = add;
+  swap.id = 3;
+  swap.opcode = SendOpcode::kCompareSwap;
+  swap.compare_or_add = 42;
+  swap.swap = 7;
+  ASSERT_TRUE(a.send(swap, {a.piece(24, 8)}, now));
+  settle();
+  EXPECT_EQ(completed_ids(), (std::vector<std::uint64_t>{2, 3}));
+  std::uint64_t values[3];
+  std::memcpy(&values[0], a.memory.data() + 16, 8);
+  std::memcpy(&values[1], a.memory.data() + 24, 8);
+  std::memcpy(&values[2], b.memory.data() + 80, 8);
+  EXPECT_EQ(values[0], 41u);
+  EXPECT_EQ(values[1], 42u);
+  EXPECT_EQ(values[2], 7u);
+}
+
+TEST_F(Requests, UnsignalledRequestsRetireWithTheNextSignalledOne) {
+  connect();
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    SendRequest request = write_to(b, 0, id);
+    request.signaled = id == 3;
+    ASSERT_TRUE(a.send(request, {a.piece(0, 10)}, now));
+    if (id == 2) {
+      settle();
+      EXPECT_EQ(a.sends.head(), 0u);
+    }
+  }
+  settle();
+  EXPECT_EQ(completed_ids(), (std::vector<std::uint64_t>{3}));
+  EXPECT_EQ(a.sends.head(), 3u);
+}
+
+TEST_F(Requests, FenceWaitsForReads) {
+  connect();
+  ASSERT_TRUE(a.send(read_from(b, 0, 1), {a.piece(0, 2000)}, now));
+  SendRequest fenced = write_to(b, 0, 2);
+  fenced.fence = true;
+  ASSERT_TRUE(a.send(fenced, {a.piece(4096, 2000)}, now));
+  const auto first = collect(a);
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].packet().bth.opcode, Opcode::kRcReadRequest);
+  deliver(b, first[0]);
+  for (const Datagram& response : collect(b)) deliver(a, response);
+  const auto second = collect(a);
+  ASSERT_EQ(second.size(), 2u);
+  EXPECT_EQ(second[0].packet().bth.opcode, Opcode::kRcWriteFirst);
+}
+
+TEST_F(Requests, ReadsUnderWayAreBounded) {
+  connect({.rd_atomic = 2});
+  for (std::uint64_t id = 1; id <= 5; ++id) ASSERT_TRUE(a.send(read_from(b, 0, id), {a.piece(0, 100)}, now));
+  EXPECT_EQ(collect(a).size(), 2u);
+}
+
+TEST_F(Requests, LostPacketsAreSentAgain) {
+  connect({.mtu = 256});
+  for (std::uint32_t lost = 0; lost < 12; ++lost) {
+    std::uint32_t number = 0;
+    filter = [&](const Datagram&, bool) { return number++ != lost; };
+    fill(a, 0, 1500, lost);
+    ASSERT_TRUE(a.send(write_to(b, 0), {a.piece(0, 1500)}, now));
+    settle();
+    EXPECT_EQ(completed_ids(), (std::vector<std::uint64_t>{1})) << lost;
+    EXPECT_TRUE(same(a, 0, b, 0, 1500));
+  }
+}
+
+TEST_F(Requests, LostReadResponsesAreAskedForAgainFromWhereTheyEnd) {
+  connect({.mtu = 256});
+  fill(b, 0, 1500, 3);
+  std::uint32_t responses = 0;
+  filter = [&](const Datagram& datagram, bool to_b) { return to_b || datagram.packet().info().operation != wire::Operation::kReadResponse || ++responses != 3; };
+  std::vector<std::uint32_t> asked;
+  const auto inner = filter;
+  filter = [&](const Datagram& datagram, bool to_b) {
+    if (to_b) asked.push_back(datagram.packet().reth.dma_length);
+    return inner(datagram, to_b);
+  };
+  ASSERT_TRUE(a.send(read_from(b, 0), {a.piece(0, 1500)}, now));
+  settle();
+  EXPECT_EQ(completed_ids(), (std::vector<std::uint64_t>{1}));
+  EXPECT_TRUE(same(a, 0, b, 0, 1500));
+  EXPECT_EQ(asked, (std::vector<std::uint32_t>{1500, 1500 - 2 * 256}));
+}
+
+TEST_F(Requests, SilentPeerExhaustsRetries) {
+  connect({.retries = 2});
+  int sent = 0;
+  filter = [&](const Datagram&, bool) { return ++sent < 0; };
+  ASSERT_TRUE(a.send(write_to(b, 0, 1), {a.piece(0, 10)}, now));
+  ASSERT_TRUE(a.send(write_to(b, 0, 2), {a.piece(0, 10)}, now));
+  settle();
+  EXPECT_EQ(a.sent.take().status, Status::kRetryExceeded);
+  EXPECT_EQ(a.sent.take().status, Status::kFlushError);
+  EXPECT_EQ(a.engine.state(*a.qp), QpState::kErr);
+  EXPECT_EQ(sent, 6);  // both requests, once and two times again
+}
+
+TEST_F(Requests, ReceiverNotReadyIsRetriedAndExhausted) {
+  connect({.rnr_retry = 2});
+  int requests = 0;
+  filter = [&](const Datagram& datagram, bool to_b) {
+    if (to_b && ++requests == 2) {
+      EXPECT_TRUE(b.receive(1, {b.piece(0, 100)}, now));
+    }
+    static_cast<void>(datagram);
+    return true;
+  };
+  ASSERT_TRUE(a.send({.id = 1, .signaled = true}, {a.piece(0, 10)}, now));
+  settle();
+  EXPECT_EQ(completed_ids(), (std::vector<std::uint64_t>{1}));
+  filter = [&](const Datagram&, bool to_b) {
+    requests += to_b ? 1 : 0;
+    return true;
+  };
+  requests = 0;
+  ASSERT_TRUE(a.send({.id = 2, .signaled = true}, {a.piece(0, 10)}, now));
+  settle();
+  EXPECT_EQ(a.sent.take().status, Status::kRnrRetryExceeded);
+  EXPECT_EQ(requests, 3);
+}
+
+TEST_F(Requests, NaksAreTheStatusTheySay) {
+  connect();
+  SendRequest bad = write_to(b, 0, 1);
+  bad.rkey ^= 0x100;
+  ASSERT_TRUE(b.receive(77, {b.piece(0, 10)}, now));
+  ASSERT_TRUE(a.send(bad, {a.piece(0, 10)}, now));
+  settle();
+  EXPECT_EQ(a.sent.take().status, Status::kRemoteAccessError);
+  EXPECT_EQ(b.engine.state(*b.qp), QpState::kErr);
+  EXPECT_EQ(b.received.take().status, Status::kFlushError);
+  EXPECT_EQ(b.engine.poll_event()->kind, EventKind::kAccessError);
+}
+
+TEST_F(Requests, LocalKeysAreCheckedWhenTheirTurnComes) {
+  connect();
+  ASSERT_TRUE(a.send(write_to(b, 0, 1), {a.piece(0, 10)}, now));
+  ASSERT_TRUE(a.send(write_to(b, 0, 2), {{a.address(0), 10, a.key ^ 0x100}}, now));
+  ASSERT_TRUE(a.send(write_to(b, 0, 3), {a.piece(0, 10)}, now));
+  settle();
+  EXPECT_EQ(a.sent.take().status, Status::kSuccess);
+  EXPECT_EQ(a.sent.take().status, Status::kLocalProtectionError);
+  const Completion flushed = a.sent.take();
+  EXPECT_EQ(flushed.status, Status::kFlushError);
+  EXPECT_EQ(flushed.id, 3u);
+}
+
+TEST_F(Requests, PsnsWrap) {
+  connect({.mtu = 256, .psn = 0xFFFFFE});
+  fill(a, 0, 2000, 9);
+  ASSERT_TRUE(a.send(write_to(b, 0), {a.piece(0, 2000)}, now));
+  ASSERT_TRUE(a.send(read_from(b, 0, 2), {a.piece(4096, 2000)}, now));
+  settle();
+  EXPECT_EQ(completed_ids(), (std::vector<std::uint64_t>{1, 2}));
+  EXPECT_TRUE(same(a, 0, a, 4096, 2000));
+}
+
+TEST_F(Requests, InlineDataMayBeReusedAtOnce) {
+  connect();
+  fill(a, 0, 64, 1);
+  fill(a, 100, 64, 1);
+  SendRequest request = write_to(b, 0);
+  request.inline_data = true;
+  ASSERT_TRUE(a.send(request, {{a.address(0), 64, 0}}, now));
+  fill(a, 0, 64, 200);
+  settle();
+  EXPECT_EQ(completed_ids(), (std::vector<std::uint64_t>{1}));
+  EXPECT_TRUE(same(a, 100, b, 0, 64));
+}
+
+TEST_F(Requests, LongTransfersPassTheWindow) {
+  connect({.mtu = 4096});
+  fill(a, 0, 100000, 5);
+  for (std::uint64_t id = 1; id <= 20; ++id) ASSERT_TRUE(a.send(write_to(b, 0, id), {a.piece(0, 100000)}, now));
+  std::size_t first = collect(a).size();
+  EXPECT_LT(first, 64u);
+  settle();
+  EXPECT_EQ(completed_ids().size(), 20u);
+  EXPECT_TRUE(same(a, 0, b, 0, 100000));
+}
+
+TEST_F(Requests, GhostAcknowledgementsAreIgnored) {
+  connect();
+  ASSERT_TRUE(a.send(write_to(b, 0), {a.piece(0, 10)}, now));
+  static_cast<void>(collect(a));
+  wire::Packet ack;
+  ack.bth.opcode = Opcode::kRcAcknowledge;
+  ack.bth.destination_qp = a.qpn;
+  ack.bth.psn = 101;  // the request has 100
+  Datagram datagram{.bytes = std::vector<std::byte>(wire::encoded_size(ack)),
+                    .path = {.source = b.source, .destination = a.source}};
+  wire::encode(ack, datagram.bytes);
+  deliver(a, datagram);
+  EXPECT_TRUE(a.sent.completions.empty());
+  EXPECT_EQ(a.engine.counters().ghost_responses, 1u);
+}
+
+}  // namespace
+}  // namespace verbena::engine::testing
