@@ -24,6 +24,7 @@ struct ParserConfused {};
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>
@@ -38,6 +39,36 @@ namespace {
 std::unexpected<Error> wrong(std::string_view file, const toml::source_region& source,
                              std::string_view what) {
   return fail(std::errc::invalid_argument, fmt::format("{}:{}: {}", file, source.begin.line, what));
+}
+
+enum class Place : std::uint8_t { kCode, kComment, kBasicString, kLiteralString };
+
+/// The line of the first character that toml++ 3.3 cannot be trusted with: its tables of Unicode
+/// white space run into undefined behaviour wherever it looks for white space. So other than ASCII
+/// is for comments and strings, as TOML has it, and strings are of one line. What else is wrong,
+/// toml++ says.
+std::optional<std::size_t> untrusted_line(std::string_view text) {
+  Place place = Place::kCode;
+  std::size_t line = 1;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\n') {
+      place = Place::kCode;
+      ++line;
+    } else if (place == Place::kBasicString && c == '\\') {
+      if (++i < text.size() && (text[i] & 0x80) != 0) return line;
+      if (i < text.size() && text[i] == '\n') ++line;
+    } else if (place == Place::kBasicString || place == Place::kLiteralString) {
+      if (c == (place == Place::kBasicString ? '"' : '\'')) place = Place::kCode;
+    } else if (place == Place::kCode) {
+      if ((c & 0x80) != 0 || text.substr(i, 3) == "\"\"\"" || text.substr(i, 3) == "'''")
+        return line;
+      if (c == '#') place = Place::kComment;
+      if (c == '"') place = Place::kBasicString;
+      if (c == '\'') place = Place::kLiteralString;
+    }
+  }
+  return std::nullopt;
 }
 
 /// The value in the words of the environment; nothing when its kind does not fit.
@@ -114,6 +145,13 @@ Result<void> name_confusing_line(std::string_view text, std::string_view file) {
 }
 
 Result<void> parse(std::string_view text, std::string_view file, Settings& settings) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte order mark
+  if (const auto line = untrusted_line(text)) {
+    return fail(std::errc::invalid_argument,
+                fmt::format("{}:{}: other than ASCII may stand only in comments and in strings, "
+                            "which must be of one line",
+                            file, *line));
+  }
   const auto parsed = toml::parse(text);
   if (!parsed) {
     return wrong(file, parsed.error().source(),

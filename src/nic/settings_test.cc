@@ -181,6 +181,21 @@ TEST(SettingsFile, WhatTheParserDoesNotExpectIsNoMoreThanAWrongLine) {
             "file.toml:5: this is not TOML");
 }
 
+TEST(SettingsFile, OtherThanAsciiStandsInCommentsAndStringsOfOneLine) {
+  Settings settings;
+  EXPECT_EQ(read("\xEF\xBB\xBF# für alle\npcap = \"/tmp/\\\"é.pcapng\" # é\n", settings), "");
+  EXPECT_EQ(settings.pcap, "/tmp/\"é.pcapng");
+  EXPECT_EQ(read("pcap = '/tmp/\\é'", settings), "");
+  EXPECT_EQ(settings.pcap, "/tmp/\\é");
+  const std::string rule =
+      ": other than ASCII may stand only in comments and in strings, which must be of one line";
+  EXPECT_EQ(sentence("mtu = 256\n[é]"), "file.toml:2" + rule);
+  EXPECT_EQ(sentence("mtu = \u00a0256"), "file.toml:1" + rule);
+  EXPECT_EQ(sentence("pcap = \"\\é\""), "file.toml:1" + rule);
+  EXPECT_EQ(sentence("pcap = \"\"\"\\\n\u1680\"\"\""), "file.toml:1" + rule);
+  EXPECT_EQ(sentence("pcap = '''\n'''"), "file.toml:1" + rule);
+}
+
 TEST(SettingsFile, NumbersTakeUnitsAndNeverWrap) {
   Settings settings;
   EXPECT_EQ(read("[limits]\nmax_cqe = \"4K\"", settings), "");
