@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "nic/async_events.h"
+#include "nic/config.h"
 #include "nic/host.h"
+#include "nic/objects.h"
 #include "wire/address.h"
 
 namespace verbena::nic {
@@ -19,100 +21,20 @@ class CompletionQueue;
 class CompletionChannel;
 class QueuePair;
 
-/// What a NIC may hold: reported by ibv_query_device and enforced. All can be set (`docs/settings.md`).
-struct Limits {
-  std::uint32_t max_qp = 4096;
-  std::uint32_t max_cq = 8192;
-  std::uint32_t max_mr = 65536;
-  std::uint32_t max_pd = 4096;
-  std::uint32_t max_ah = 65536;
-  std::uint32_t max_cqe = 1u << 20;
-  std::uint32_t max_qp_wr = 1u << 15;
-  std::uint32_t max_sge = 32;
-  std::uint32_t max_inline = 1024;
-  std::uint8_t max_rd_atomic = 16;
-  std::uint64_t max_mr_size = ~std::uint64_t{0} >> 1;
-};
-
-struct NicConfig {
-  std::string name = "vrb0";
-  wire::Address address{};        ///< GID index 0 (RoCE v2)
-  std::uint32_t max_mtu = 4096;   ///< largest path MTU, bytes: from the interface's MTU
-  std::uint64_t guid = 0;         ///< node GUID, host order
-  Limits limits{};
-  engine::EngineConfig engine{};
-  enum class Icrc : std::uint8_t { kStrict, kSolve, kOff };
-  Icrc icrc = Icrc::kSolve;       ///< what to do about an IPv4 identification that a socket cannot see
-};
-
-/// An entry of the GID table; only RoCE v2 so far.
-struct GidEntry {
-  wire::Address gid{};
-  std::uint32_t interface_index = 0;
-};
-
-struct ProtectionDomain {
-  std::uint32_t number = 0;
-  std::uint32_t uses = 0;  ///< MRs, QPs and AHs in it (under the NIC's object lock)
-};
-
-struct MemoryRegion {
-  ProtectionDomain* pd = nullptr;
-  std::uint32_t key = 0;  ///< lkey and rkey
-  std::uint64_t length = 0;
-};
-
-struct AddressHandle {
-  ProtectionDomain* pd = nullptr;
-  wire::Path path{};
-};
-
-/// What a queue pair is made with (ibv_qp_init_attr); the granted sizes come back in it.
-struct QpInit {
-  engine::QpType type = engine::QpType::kRc;
-  ProtectionDomain* pd = nullptr;
-  CompletionQueue* send_cq = nullptr;
-  CompletionQueue* receive_cq = nullptr;
-  std::uint32_t max_send_wr = 0;
-  std::uint32_t max_receive_wr = 0;
-  std::uint32_t max_send_sge = 0;
-  std::uint32_t max_receive_sge = 0;
-  std::uint32_t max_inline = 0;
-  bool signal_all = false;
-};
-
-/// An asynchronous event with the object it is about. Numbers are those of ibv_event_type.
-enum class AsyncKind : std::uint8_t {
-  kCqError = 0,
-  kQpFatal = 1,
-  kQpRequestError = 2,
-  kQpAccessError = 3,
-  kCommunicationEstablished = 4,
-  kSendQueueDrained = 5,
-  kDeviceFatal = 8,
-  kPortActive = 9,
-  kPortError = 10,
-  kLastWqeReached = 16,
-  kGidChange = 18,
-};
-
-struct AsyncEvent {
-  AsyncKind kind{};
-  void* cookie = nullptr;  ///< of the queue pair or completion queue; null for the port and the device
-};
-
-/// A channel: completion queues put themselves on it when an armed completion comes.
-class CompletionChannel;
-
-/// What poll() must do beside taking completions is drive the NIC inline; see Nic::poll.
+/// The objects of a software RNIC and the calls that work on them: what ibv_* functions are made
+/// of. Threads that poll or post drive the NIC themselves (`nic.md`, Progress); the host does the
+/// rest.
 ///
-/// Threads: every function of Nic is safe from any thread, as the verbs are. Lock order: object lock, shard, CQ, channel;
-/// no send queue lock is held while a shard is taken.
+/// Threads: every function is safe from any thread, as the verbs are: what destroys an object must
+/// not run beside other uses of it. Lock order: object lock, shard, post locks, CQ, channel; nobody
+/// holds a post lock while taking a shard.
 class Nic {
  public:
-  /// Takes a slot at the configured address and starts to be driven by the host. `host` outlives the NIC.
+  /// Takes a slot at the configured address and starts to be driven by the host. `host` outlives
+  /// the NIC.
   [[nodiscard]] static Result<std::unique_ptr<Nic>> open(Host& host, const NicConfig& config);
-  /// All objects are gone (the C ABI closes in order or leaks on purpose at exit). The last ACKs are flushed.
+  /// All objects are gone (the C ABI closes in order or leaks on purpose at exit). The last ACKs
+  /// are flushed.
   ~Nic();
   Nic(const Nic&) = delete;
   Nic& operator=(const Nic&) = delete;
@@ -122,46 +44,55 @@ class Nic {
   [[nodiscard]] engine::Counters counters() const;
   [[nodiscard]] Host& host() const;
 
-  // Objects. invalid_argument for values that make no sense, not_enough_memory above a limit, device_or_resource_busy when
-  // something still uses what is to be destroyed. Destroying a CQ or QP waits until its events were acknowledged.
+  // Objects. invalid_argument for values that make no sense, not_enough_memory above a limit,
+  // device_or_resource_busy when something still uses what is to be destroyed. Destroying a CQ or
+  // QP waits until its events were acknowledged.
 
   [[nodiscard]] Result<ProtectionDomain*> alloc_pd();
   [[nodiscard]] Result<void> dealloc_pd(ProtectionDomain* pd);
 
-  /// Registers [base, base + length) under `address` (the IOVA). Access rights as engine::Access; remote write or atomic
-  /// needs local write. bad_address when the range wraps around.
-  [[nodiscard]] Result<MemoryRegion*> register_memory(ProtectionDomain* pd, std::byte* base, std::uint64_t length,
-                                                      std::uint64_t address, std::uint32_t access);
+  /// Registers [base, base + length) under `address` (the IOVA). Access rights as engine::Access;
+  /// remote write or atomic needs local write. bad_address when the range wraps around.
+  [[nodiscard]] Result<MemoryRegion*> register_memory(ProtectionDomain* pd, std::byte* base,
+                                                      std::uint64_t length, std::uint64_t address,
+                                                      std::uint32_t access);
   /// On return nothing of this NIC touches the memory any more.
   [[nodiscard]] Result<void> deregister_memory(MemoryRegion* region);
 
   [[nodiscard]] Result<CompletionChannel*> create_channel();
   [[nodiscard]] Result<void> destroy_channel(CompletionChannel* channel);
   [[nodiscard]] Notifier& notifier(CompletionChannel* channel);
-  /// The cookie of the next completion queue that notified. Waits when the channel's descriptor is blocking, else
-  /// operation_would_block; interrupted after a signal. Each event must be acknowledged.
+  /// The cookie of the next completion queue that notified. Waits when the channel's descriptor is
+  /// blocking, else operation_would_block; interrupted after a signal. Each event must be
+  /// acknowledged.
   [[nodiscard]] Result<void*> next_event(CompletionChannel* channel);
 
-  /// `cookie` is what events name (the C object). `capacity` is what the program asked for; at least that is granted.
-  [[nodiscard]] Result<CompletionQueue*> create_cq(std::uint32_t capacity, CompletionChannel* channel, void* cookie);
+  /// `cookie` is what events name (the C object). `capacity` is what the program asked for; at
+  /// least that is granted.
+  [[nodiscard]] Result<CompletionQueue*> create_cq(std::uint32_t capacity,
+                                                   CompletionChannel* channel, void* cookie);
   [[nodiscard]] Result<void> resize_cq(CompletionQueue* cq, std::uint32_t capacity);
   [[nodiscard]] Result<void> destroy_cq(CompletionQueue* cq);
   [[nodiscard]] std::uint32_t capacity(const CompletionQueue* cq) const;
   void acknowledge(CompletionQueue* cq, std::uint32_t events);
-  /// Drives the shard inline, then takes completions. Returns how many. operation_would_block never; io_error after an
-  /// overrun.
-  [[nodiscard]] Result<std::uint32_t> poll(CompletionQueue* cq, std::span<engine::Completion> completions);
-  /// One event on the channel at the next completion (or the next solicited or failed one). Covers only later ones.
+  /// Drives the shard inline, then takes completions. Returns how many. operation_would_block
+  /// never; io_error after an overrun.
+  [[nodiscard]] Result<std::uint32_t> poll(CompletionQueue* cq,
+                                           std::span<engine::Completion> completions);
+  /// One event on the channel at the next completion (or the next solicited or failed one). Covers
+  /// only later ones.
   [[nodiscard]] Result<void> arm(CompletionQueue* cq, bool solicited_only);
 
   [[nodiscard]] Result<QueuePair*> create_qp(QpInit& init, void* cookie);
   [[nodiscard]] Result<void> destroy_qp(QueuePair* qp);
-  [[nodiscard]] Result<void> modify_qp(QueuePair* qp, const engine::QpAttributes& attributes, std::uint32_t mask);
+  [[nodiscard]] Result<void> modify_qp(QueuePair* qp, const engine::QpAttributes& attributes,
+                                       std::uint32_t mask);
   [[nodiscard]] engine::QpAttributes query_qp(QueuePair* qp) const;
   [[nodiscard]] std::uint32_t number(const QueuePair* qp) const;
   void acknowledge(QueuePair* qp, std::uint32_t events);
 
-  /// Posts without driving; ring() after the last one of a call tells the shard. What went before a failure stays posted.
+  /// Posts without driving; ring() after the last one of a call tells the shard. What went before a
+  /// failure stays posted.
   [[nodiscard]] Result<void> post_send(QueuePair* qp, const engine::SendRequest& request);
   [[nodiscard]] Result<void> post_receive(QueuePair* qp, const engine::ReceiveRequest& request);
   void ring(QueuePair* qp);
@@ -176,14 +107,15 @@ class Nic {
 
   // Progress, for the host.
 
-  /// Receives, times out, sends; at most `budget` datagrams. Returns whether there was something to do. Gives way when
-  /// another thread drives the shard.
+  /// Receives, times out, sends; at most `budget` datagrams. Returns whether there was something to
+  /// do. Gives way when another thread drives the shard.
   bool progress(Time now, std::uint32_t budget);
   /// When progress() should be called although the link is silent.
   [[nodiscard]] std::optional<Time> next_timeout() const;
   /// The link's descriptor for the runner's epoll, -1 when there is none.
   [[nodiscard]] int descriptor() const;
-  /// True while an application thread polls often enough to do the runner's work (POLLED, `nic.md`).
+  /// True while an application thread polls often enough to do the runner's work (POLLED,
+  /// `nic.md`).
   [[nodiscard]] bool polled(Time now) const;
 
  private:

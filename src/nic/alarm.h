@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <limits>
+#include <optional>
+
+#include "base/time.h"
+
+namespace verbena::nic {
+
+/// When a shard must be driven next, between the threads that drive it and the host that sleeps.
+///
+/// The host must be woken only when it sleeps longer than it may. set() stores the time and then
+/// reads what the host was promised; promise() stores the promise and then reads the time again.
+/// All four are sequentially consistent, so one of the two sees the other's: either the host
+/// returns the new time or the setter wakes it.
+class Alarm {
+ public:
+  /// Under the shard's lock. True when the host has to be woken.
+  [[nodiscard]] bool set(std::optional<Time> time) {
+    const Duration::rep next = time ? time->time_since_epoch().count() : kNever;
+    if (next == next_.load(std::memory_order_relaxed)) return false;
+    next_.store(next);
+    if (next >= promised_.load()) return false;
+    promised_.store(next);  // one wake-up is enough until the host asks again
+    return true;
+  }
+
+  /// The host asks before it sleeps.
+  [[nodiscard]] std::optional<Time> promise() {
+    Duration::rep next = next_.load();
+    for (;;) {  // ends when the time stands still for one look; whoever moves it holds the shard
+      promised_.store(next);
+      const Duration::rep again = next_.load();
+      if (again == next) break;
+      next = again;
+    }
+    if (next == kNever) return std::nullopt;
+    return Time(Duration(next));
+  }
+
+  [[nodiscard]] bool due(Time now) const {
+    return next_.load(std::memory_order_relaxed) <= now.time_since_epoch().count();
+  }
+
+ private:
+  static constexpr Duration::rep kNever = std::numeric_limits<Duration::rep>::max();
+
+  std::atomic<Duration::rep> next_{kNever};
+  /// Nothing was promised yet: the host asks before its first sleep.
+  std::atomic<Duration::rep> promised_{std::numeric_limits<Duration::rep>::min()};
+};
+
+}  // namespace verbena::nic

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/completion_queue.h"
+
+#include <algorithm>
+
+namespace verbena::nic {
+
+CompletionQueue::CompletionQueue(std::uint32_t capacity, CompletionChannel* channel, void* cookie,
+                                 OverrunListener& listener)
+    : ring_(std::max<std::uint32_t>(capacity, 1)),
+      channel_(channel),
+      listener_(listener),
+      member_{.cookie = cookie, .ledger = &ledger_} {}
+
+CompletionQueue::~CompletionQueue() { silence(); }
+
+bool CompletionQueue::complete(const engine::Completion& completion) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (overrun_.load(std::memory_order_relaxed)) return false;
+    const std::uint32_t count = count_.load(std::memory_order_relaxed);
+    if (count < ring_.size()) {
+      slot(count) = completion;
+      count_.store(count + 1, std::memory_order_release);
+      const bool wanted =
+          armed_ == Armed::kAny || (armed_ == Armed::kSolicited && completion.solicited);
+      if (wanted) {
+        armed_ = Armed::kNo;
+        if (channel_ != nullptr) channel_->notify(member_);
+      }
+      return true;
+    }
+    overrun_.store(true, std::memory_order_release);
+  }
+  listener_.overrun(*this);
+  return false;
+}
+
+Result<std::uint32_t> CompletionQueue::take(std::span<engine::Completion> completions) {
+  if (count_.load(std::memory_order_acquire) == 0) {
+    if (overrun()) return fail(std::errc::io_error, "the completion queue overflowed");
+    return 0U;
+  }
+  const std::scoped_lock lock(mutex_);
+  const std::uint32_t count = count_.load(std::memory_order_relaxed);
+  const auto taken = static_cast<std::uint32_t>(std::min<std::size_t>(count, completions.size()));
+  for (std::uint32_t i = 0; i < taken; ++i) completions[i] = slot(i);
+  const std::size_t first = std::size_t{first_} + taken;
+  first_ = static_cast<std::uint32_t>(first < ring_.size() ? first : first - ring_.size());
+  count_.store(count - taken, std::memory_order_release);
+  return taken;
+}
+
+void CompletionQueue::arm(bool solicited_only) {
+  const std::scoped_lock lock(mutex_);
+  if (!solicited_only) {
+    armed_ = Armed::kAny;
+  } else if (armed_ == Armed::kNo) {
+    armed_ = Armed::kSolicited;
+  }
+}
+
+void CompletionQueue::purge(std::uint32_t qp_number) {
+  const std::scoped_lock lock(mutex_);
+  const std::uint32_t count = count_.load(std::memory_order_relaxed);
+  std::uint32_t kept = 0;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (slot(i).qp_number == qp_number) continue;
+    if (kept != i) slot(kept) = slot(i);
+    ++kept;
+  }
+  count_.store(kept, std::memory_order_release);
+}
+
+void CompletionQueue::silence() {
+  const std::scoped_lock lock(mutex_);
+  armed_ = Armed::kNo;
+  if (channel_ != nullptr) channel_->purge(member_);
+}
+
+Result<void> CompletionQueue::resize(std::uint32_t capacity) {
+  std::vector<engine::Completion> ring(std::max<std::uint32_t>(capacity, 1));
+  const std::scoped_lock lock(mutex_);
+  const std::uint32_t count = count_.load(std::memory_order_relaxed);
+  if (count > ring.size()) {
+    return fail(std::errc::invalid_argument, "more completions are waiting than would fit");
+  }
+  for (std::uint32_t i = 0; i < count; ++i) ring[i] = slot(i);
+  ring_.swap(ring);
+  first_ = 0;
+  return {};
+}
+
+std::uint32_t CompletionQueue::capacity() const {
+  const std::scoped_lock lock(mutex_);
+  return static_cast<std::uint32_t>(ring_.size());
+}
+
+}  // namespace verbena::nic

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/work.h"
+#include "nic/completion_channel.h"
+#include "nic/event_ledger.h"
+
+namespace verbena::nic {
+
+class CompletionQueue;
+
+/// Whom a completion queue tells that it overflowed. Called with a shard held and no other lock.
+class OverrunListener {
+ public:
+  virtual void overrun(CompletionQueue& cq) = 0;
+
+ protected:
+  OverrunListener() = default;
+  OverrunListener(const OverrunListener&) = default;
+  OverrunListener& operator=(const OverrunListener&) = default;
+  ~OverrunListener() = default;
+};
+
+/// A bounded ring of completions between the shards that fill it and the threads that poll it.
+///
+/// After an overrun (IBA: CQ_ERR event, its queue pairs to ERR) it takes nothing more: what was in
+/// it can still be polled, then polling fails.
+///
+/// Threads: all calls are safe from any thread.
+class CompletionQueue final : public engine::CompletionSink {
+ public:
+  /// `channel` may be null; it and `listener` outlive the queue. `capacity` is at least 1.
+  CompletionQueue(std::uint32_t capacity, CompletionChannel* channel, void* cookie,
+                  OverrunListener& listener);
+  ~CompletionQueue();
+  CompletionQueue(const CompletionQueue&) = delete;
+  CompletionQueue& operator=(const CompletionQueue&) = delete;
+
+  bool complete(const engine::Completion& completion) override;
+
+  /// Takes the oldest completions; io_error when there are none and will be none after an overrun.
+  [[nodiscard]] Result<std::uint32_t> take(std::span<engine::Completion> completions);
+  /// Asks for one event at the next completion, or the next solicited or failed one. Asking for all
+  /// is not undone by asking for solicited ones.
+  void arm(bool solicited_only);
+  /// Removes the completions of a queue pair that is being reset or destroyed.
+  void purge(std::uint32_t qp_number);
+  /// Removes the events that nobody took and stops making new ones (destruction).
+  void silence();
+  /// invalid_argument when more completions are waiting.
+  [[nodiscard]] Result<void> resize(std::uint32_t capacity);
+
+  [[nodiscard]] std::uint32_t capacity() const;
+  [[nodiscard]] bool overrun() const { return overrun_.load(std::memory_order_acquire); }
+  [[nodiscard]] EventLedger& ledger() { return ledger_; }
+  [[nodiscard]] CompletionChannel* channel() const { return channel_; }
+  [[nodiscard]] void* cookie() const { return member_.cookie; }
+
+  // The NIC's notes.
+  std::uint32_t uses = 0;  ///< queue pairs that name it (under the NIC's object lock)
+  std::uint32_t home = 0;  ///< index of the shard where its queue pairs live
+  /// Which shards complete to it: those that poll() drives, a bit each.
+  std::atomic<std::uint64_t> shards{1};
+  /// Polls that found something without driving, since the last that drove.
+  std::atomic<std::uint32_t> undriven{0};
+
+ private:
+  enum class Armed : std::uint8_t { kNo, kSolicited, kAny };
+
+  [[nodiscard]] engine::Completion& slot(std::uint32_t offset) {
+    const std::size_t index = std::size_t{first_} + offset;
+    return ring_[index < ring_.size() ? index : index - ring_.size()];
+  }
+
+  mutable std::mutex mutex_;
+  std::vector<engine::Completion> ring_;
+  std::uint32_t first_ = 0;
+  /// Written under the lock; read without it by polls of an empty queue.
+  std::atomic<std::uint32_t> count_{0};
+  std::atomic<bool> overrun_{false};
+  Armed armed_ = Armed::kNo;
+  CompletionChannel* channel_;
+  OverrunListener& listener_;
+  EventLedger ledger_;
+  ChannelMember member_;
+};
+
+}  // namespace verbena::nic

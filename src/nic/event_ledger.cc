@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/event_ledger.h"
+
+#include <memory>
+
+namespace verbena::nic {
+
+void EventLedger::deliver() {
+  const std::scoped_lock lock(mutex_);
+  ++delivered_;
+}
+
+void EventLedger::acknowledge(std::uint32_t events) {
+  const std::scoped_lock lock(mutex_);
+  acknowledged_ += events;
+  if (waiter_ != nullptr && acknowledged_ >= delivered_) waiter_->signal();
+}
+
+bool EventLedger::settled() {
+  const std::scoped_lock lock(mutex_);
+  return acknowledged_ >= delivered_;
+}
+
+Result<void> EventLedger::settle(Host& host) {
+  if (settled()) return {};
+  // Only a program that destroys before it acknowledges comes here, so the notifier is made now.
+  const std::unique_ptr<Notifier> notifier = VERBENA_TRY(host.make_notifier());
+  {
+    const std::scoped_lock lock(mutex_);
+    waiter_ = notifier.get();
+  }
+  Waited waited = Waited::kInterrupted;
+  while (waited == Waited::kInterrupted) {  // a signal handler does not end ibv_destroy_*
+    waited = host.wait([this] { return settled(); }, notifier.get());
+  }
+  const std::scoped_lock lock(mutex_);
+  waiter_ = nullptr;
+  if (waited == Waited::kDeadlock) {
+    return fail(std::errc::resource_deadlock_would_occur,
+                "destroying an object whose events nobody acknowledges");
+  }
+  return {};
+}
+
+}  // namespace verbena::nic

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/nic.h"
+
+#include <array>
+#include <bit>
+#include <optional>
+#include <utility>
+
+#include "nic/nic_impl.h"
+
+namespace verbena::nic {
+namespace {
+
+/// Polls in a row that may find completions without driving: so that a program which takes them one
+/// by one does not pay a system call for each, and the link is still looked at.
+constexpr std::uint32_t kUndrivenPolls = 8;
+
+/// Counters are 64-bit numbers and nothing else, so that a new one need not be named here.
+void add(engine::Counters& sum, const engine::Counters& counters) {
+  using Numbers = std::array<std::uint64_t, sizeof(engine::Counters) / sizeof(std::uint64_t)>;
+  auto numbers = std::bit_cast<Numbers>(sum);
+  const auto addends = std::bit_cast<Numbers>(counters);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] += addends[i];
+  sum = std::bit_cast<engine::Counters>(numbers);
+}
+
+}  // namespace
+
+Nic::Impl::Impl(Host& the_host, const NicConfig& the_config,
+                std::unique_ptr<Notifier> async_notifier)
+    : host(the_host),
+      config(the_config),
+      gids{GidEntry{.gid = the_config.address}},
+      keys(the_config.limits.max_mr, the_host.random()),
+      async_events(std::move(async_notifier)),
+      pds("protection domains", the_config.limits.max_pd),
+      regions("memory regions", the_config.limits.max_mr),
+      handles("address handles", the_config.limits.max_ah),
+      channels("completion channels", the_config.limits.max_cq),
+      cqs("completion queues", the_config.limits.max_cq),
+      qps("queue pairs", the_config.limits.max_qp) {}
+
+// Called with a shard held, so neither a shard nor the object lock is taken here.
+void Nic::Impl::overrun(CompletionQueue& cq) {
+  async_events.raise(AsyncEvent{.kind = AsyncKind::kCqError, .cookie = cq.cookie()}, &cq.ledger());
+  for_shards_of(cq, [](Shard& shard) { shard.note_overrun(); });
+}
+
+template <typename Take>
+auto Nic::Impl::wait_for(Notifier& notifier, Take&& take)
+    -> Result<typename decltype(take())::value_type> {
+  auto taken = take();
+  if (taken) return *taken;
+  if (!notifier.blocking()) return fail(std::errc::operation_would_block);
+  const auto ready = [&] {
+    taken = take();
+    if (taken) return true;
+    const Time now = host.now();
+    for (const auto& shard : shards) shard->look(now);
+    taken = take();
+    return taken.has_value();
+  };
+  switch (host.wait(ready, &notifier)) {
+    case Waited::kReady: return *taken;
+    case Waited::kInterrupted: return fail(std::errc::interrupted);
+    case Waited::kDeadlock: break;
+  }
+  return fail(std::errc::resource_deadlock_would_occur,
+              "nothing is pending that could end the wait");
+}
+
+// Life.
+
+Nic::Nic(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::unique_ptr<Nic>> Nic::open(Host& host, const NicConfig& config) {
+  auto attachment = VERBENA_TRY(host.attach(config.address));
+  auto notifier = VERBENA_TRY(host.make_notifier());
+  auto impl = std::make_unique<Impl>(host, config, std::move(notifier));
+  Impl& made = *impl;
+  std::unique_ptr<Nic> nic(new Nic(std::move(impl)));
+  made.wake = [&host, raw = nic.get()] { host.wake(*raw); };
+  made.shards.push_back(std::make_unique<Shard>(made.config, std::move(attachment), host.random(),
+                                                made.keys, made.async_events, made.wake));
+  host.adopt(*nic);
+  return nic;
+}
+
+Nic::~Nic() {
+  impl_->host.release(*this);
+  for (const auto& shard : impl_->shards) shard->flush(impl_->host.now());
+}
+
+const NicConfig& Nic::config() const { return impl_->config; }
+std::span<const GidEntry> Nic::gids() const { return impl_->gids; }
+Host& Nic::host() const { return impl_->host; }
+
+engine::Counters Nic::counters() const {
+  engine::Counters sum;
+  for (const auto& shard : impl_->shards) add(sum, shard->counters(impl_->host.now()));
+  return sum;
+}
+
+// Data path.
+
+Result<std::uint32_t> Nic::poll(CompletionQueue* cq, std::span<engine::Completion> completions) {
+  const Time now = impl_->host.now();
+  impl_->poll_state.poll(now);
+  const auto taken = cq->take(completions);
+  if (taken && *taken > 0 &&
+      cq->undriven.fetch_add(1, std::memory_order_relaxed) < kUndrivenPolls) {
+    return taken;
+  }
+  cq->undriven.store(0, std::memory_order_relaxed);
+  const engine::Acks acks = impl_->acks(now);
+  impl_->for_shards_of(*cq, [&](Shard& shard) { shard.poll(now, acks); });
+  if (!taken || *taken == completions.size()) return taken;
+  const auto more = cq->take(completions.subspan(*taken));
+  if (!more) {
+    if (*taken > 0) return taken;  // the next poll reports the overrun
+    return more;
+  }
+  return *taken + *more;
+}
+
+// No wake-up is lost: what completes from the arming on notifies. What had arrived before it but
+// was not received is received by the look that follows. What arrives after that finds the host
+// ARMED, which the wake-up saw to: its epoll is level-triggered.
+Result<void> Nic::arm(CompletionQueue* cq, bool solicited_only) {
+  cq->arm(solicited_only);
+  const Time now = impl_->host.now();
+  const bool was_polled = impl_->poll_state.disarm(now);
+  impl_->for_shards_of(*cq, [&](Shard& shard) { shard.look(now); });
+  if (was_polled) impl_->wake();
+  return {};
+}
+
+Result<void> Nic::post_send(QueuePair* qp, const engine::SendRequest& request) {
+  if (qp->refuses_send()) impl_->shard_of(*qp).refresh(*qp, impl_->host.now());
+  return qp->post_send(request);
+}
+
+Result<void> Nic::post_receive(QueuePair* qp, const engine::ReceiveRequest& request) {
+  return qp->post_receive(request);
+}
+
+void Nic::ring(QueuePair* qp) {
+  const Time now = impl_->host.now();
+  // A reply takes the held acknowledgements with it; a receive that is posted before the reply does
+  // not send them early.
+  const bool sends = qp->take_send_posted();
+  impl_->shard_of(*qp).ring(*qp, now, sends ? engine::Acks::kSend : impl_->acks(now));
+}
+
+Result<void*> Nic::next_event(CompletionChannel* channel) {
+  return impl_->wait_for(channel->notifier(), [channel] { return channel->take(); });
+}
+
+Notifier& Nic::async_notifier() { return impl_->async_events.notifier(); }
+
+Result<AsyncEvent> Nic::next_async_event() {
+  return impl_->wait_for(impl_->async_events.notifier(),
+                         [this] { return impl_->async_events.take(); });
+}
+
+// Progress.
+
+bool Nic::progress(Time now, std::uint32_t budget) {
+  bool worked = false;
+  for (const auto& shard : impl_->shards) worked = shard->progress(now, budget) || worked;
+  return worked;
+}
+
+std::optional<Time> Nic::next_timeout() const {
+  std::optional<Time> next;
+  for (const auto& shard : impl_->shards) {
+    const auto timeout = shard->next_timeout();
+    if (timeout && (!next || *timeout < *next)) next = timeout;
+  }
+  return next;
+}
+
+int Nic::descriptor() const { return impl_->shards.front()->descriptor(); }
+bool Nic::polled(Time now) const { return impl_->poll_state.polled(now); }
+
+}  // namespace verbena::nic

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "engine/key_table.h"
+#include "nic/async_events.h"
+#include "nic/completion_channel.h"
+#include "nic/completion_queue.h"
+#include "nic/nic.h"
+#include "nic/object_table.h"
+#include "nic/poll_state.h"
+#include "nic/queue_pair.h"
+#include "nic/shard.h"
+
+namespace verbena::nic {
+
+/// What nic.cc (life, data path, progress) and nic_objects.cc (objects) share.
+struct Nic::Impl final : OverrunListener {
+  Impl(Host& the_host, const NicConfig& the_config, std::unique_ptr<Notifier> async_notifier);
+
+  [[nodiscard]] Shard& shard_of(const QueuePair& qp) { return *shards[qp.send_cq()->home]; }
+  /// Calls `drive` for each shard that completes to a queue, in order.
+  template <typename Drive>
+  void for_shards_of(const CompletionQueue& cq, Drive&& drive) {
+    std::uint64_t mask = cq.shards.load(std::memory_order_relaxed);
+    for (std::size_t i = 0; mask != 0; ++i, mask >>= 1) {
+      if ((mask & 1) != 0) drive(*shards[i]);
+    }
+  }
+  /// Acknowledgements made now wait for a reply only while somebody is there to send them later.
+  [[nodiscard]] engine::Acks acks(Time now) const {
+    return poll_state.polled(now) ? engine::Acks::kHold : engine::Acks::kSend;
+  }
+  /// Waits until take() gives something, driving the shards between.
+  template <typename Take>
+  auto wait_for(Notifier& notifier, Take&& take) -> Result<typename decltype(take())::value_type>;
+  /// Fills what a path leaves open and checks the rest: invalid_argument.
+  [[nodiscard]] Result<wire::Path> complete_path(wire::Path path) const;
+  [[nodiscard]] Result<void> check_attributes(const engine::QpAttributes& attributes,
+                                              std::uint32_t mask) const;
+  [[nodiscard]] Result<void> check_init(const QpInit& init) const;
+
+  void overrun(CompletionQueue& cq) override;
+
+  Host& host;
+  NicConfig config;
+  std::vector<GidEntry> gids;
+  engine::KeyTable keys;
+  AsyncEvents async_events;
+  PollState poll_state;
+  std::function<void()> wake;  ///< set before the first object is made
+
+  std::mutex objects_mutex;
+  std::uint32_t next_pd = 1;
+  std::uint32_t next_home = 0;
+  ObjectTable<ProtectionDomain> pds;
+  ObjectTable<MemoryRegion> regions;
+  ObjectTable<AddressHandle> handles;
+  ObjectTable<CompletionChannel> channels;
+  ObjectTable<CompletionQueue> cqs;
+  ObjectTable<QueuePair> qps;
+
+  std::vector<std::unique_ptr<Shard>> shards;  ///< last: their engines point to all of the above
+};
+
+}  // namespace verbena::nic

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "nic/nic.h"
+#include "nic/nic_impl.h"
+
+// The control path of Nic: objects and their life cycle. What each object lock guards is the tables
+// and the counts of uses.
+
+namespace verbena::nic {
+namespace {
+
+constexpr std::uint64_t kTop = std::numeric_limits<std::uint64_t>::max();
+
+[[nodiscard]] std::unexpected<Error> busy(const char* what) {
+  return fail(std::errc::device_or_resource_busy, what);
+}
+
+[[nodiscard]] bool wraps(std::uint64_t first, std::uint64_t length) {
+  return length > 0 && length - 1 > kTop - first;
+}
+
+[[nodiscard]] bool is_path_mtu(std::uint32_t mtu) {
+  return mtu == 256 || mtu == 512 || mtu == 1024 || mtu == 2048 || mtu == 4096;
+}
+
+}  // namespace
+
+// Checks.
+
+Result<wire::Path> Nic::Impl::complete_path(wire::Path path) const {
+  if (path.source.is_zero()) path.source = config.address;
+  if (path.source != config.address) {
+    return fail(std::errc::invalid_argument,
+                wire::to_string(path.source) + " is not an address of " + config.name);
+  }
+  if (path.destination.is_zero()) {
+    return fail(std::errc::invalid_argument, "the path has no destination GID");
+  }
+  if (path.destination.is_ipv4() != path.source.is_ipv4()) {
+    return fail(std::errc::invalid_argument, "source and destination differ in IP version");
+  }
+  // Constant for a queue pair, since its path is (A17.3.2.1).
+  const std::uint16_t port = path.source_port != 0 ? path.source_port : wire::kRoceUdpPort;
+  path.source_port = shards.front()->source_port().value_or(port);
+  return path;
+}
+
+Result<void> Nic::Impl::check_attributes(const engine::QpAttributes& attributes,
+                                         std::uint32_t mask) const {
+  const auto refuse = [](const char* why) { return fail(std::errc::invalid_argument, why); };
+  if ((mask & engine::kMaskPort) != 0 && attributes.port != 1) return refuse("there is one port");
+  if ((mask & engine::kMaskPkeyIndex) != 0 && attributes.pkey_index != 0) {
+    return refuse("the P_Key table has one entry");
+  }
+  if ((mask & engine::kMaskPathMtu) != 0 &&
+      (!is_path_mtu(attributes.path_mtu) || attributes.path_mtu > config.max_mtu)) {
+    return refuse("the path MTU is above the port's, or no MTU");
+  }
+  if ((mask & engine::kMaskMaxRdAtomic) != 0 &&
+      attributes.max_rd_atomic > config.limits.max_rd_atomic) {
+    return refuse("max_rd_atomic is above the limit");
+  }
+  if ((mask & engine::kMaskMaxDestRdAtomic) != 0 &&
+      attributes.max_dest_rd_atomic > config.limits.max_rd_atomic) {
+    return refuse("max_dest_rd_atomic is above the limit");
+  }
+  return {};
+}
+
+Result<void> Nic::Impl::check_init(const QpInit& init) const {
+  const auto refuse = [](const char* why) { return fail(std::errc::invalid_argument, why); };
+  const Limits& limits = config.limits;
+  if (init.pd == nullptr) return refuse("a queue pair needs a protection domain");
+  if (init.send_cq == nullptr || init.receive_cq == nullptr) {
+    return refuse("a queue pair needs two completion queues");
+  }
+  if (init.type != engine::QpType::kRc && init.type != engine::QpType::kUc &&
+      init.type != engine::QpType::kUd) {
+    return refuse("unknown queue pair type");
+  }
+  if (init.max_send_wr > limits.max_qp_wr || init.max_receive_wr > limits.max_qp_wr) {
+    return refuse("more work requests than max_qp_wr");
+  }
+  if (init.max_send_sge > limits.max_sge || init.max_receive_sge > limits.max_sge) {
+    return refuse("more gather entries than max_sge");
+  }
+  if (init.max_inline > limits.max_inline) return refuse("more inline data than the limit");
+  return {};
+}
+
+// Protection domains, memory, address handles.
+
+Result<ProtectionDomain*> Nic::alloc_pd() {
+  const std::scoped_lock lock(impl_->objects_mutex);
+  VERBENA_TRY(impl_->pds.check_room());
+  return impl_->pds.insert(
+      std::make_unique<ProtectionDomain>(ProtectionDomain{.number = impl_->next_pd++}));
+}
+
+Result<void> Nic::dealloc_pd(ProtectionDomain* pd) {
+  const std::scoped_lock lock(impl_->objects_mutex);
+  if (pd->uses > 0) return busy("the protection domain is in use");
+  impl_->pds.erase(pd);
+  return {};
+}
+
+Result<MemoryRegion*> Nic::register_memory(ProtectionDomain* pd, std::byte* base,
+                                           std::uint64_t length, std::uint64_t address,
+                                           std::uint32_t access) {
+  const bool remote = (access & (engine::kRemoteWrite | engine::kRemoteAtomic)) != 0;
+  if (remote && (access & engine::kLocalWrite) == 0) {
+    return fail(std::errc::invalid_argument, "remote write and atomics need local write");
+  }
+  if (length == 0 || length > impl_->config.limits.max_mr_size) {
+    return fail(std::errc::invalid_argument, "the length is zero or above max_mr_size");
+  }
+  if (wraps(reinterpret_cast<std::uintptr_t>(base), length) || wraps(address, length)) {
+    return fail(std::errc::bad_address, "the range wraps around");
+  }
+  const std::scoped_lock lock(impl_->objects_mutex);
+  VERBENA_TRY(impl_->regions.check_room());
+  const std::uint32_t key = VERBENA_TRY(impl_->keys.insert(engine::MemoryKey{
+      .base = base, .address = address, .length = length, .access = access, .pd = pd->number}));
+  ++pd->uses;
+  return impl_->regions.insert(
+      std::make_unique<MemoryRegion>(MemoryRegion{.pd = pd, .key = key, .length = length}));
+}
+
+// A holder of a shard that looked the key up before it was erased may be copying still; after every
+// shard was entered once, none is.
+Result<void> Nic::deregister_memory(MemoryRegion* region) {
+  const std::scoped_lock lock(impl_->objects_mutex);
+  impl_->keys.erase(region->key);
+  for (const auto& shard : impl_->shards) shard->pass(impl_->host.now());
+  impl_->keys.reclaim(region->key);
+  --region->pd->uses;
+  impl_->regions.erase(region);
+  return {};
+}
+
+Result<AddressHandle*> Nic::create_ah(ProtectionDomain* pd, const wire::Path& path) {
+  const wire::Path completed = VERBENA_TRY(impl_->complete_path(path));
+  const std::scoped_lock lock(impl_->objects_mutex);
+  VERBENA_TRY(impl_->handles.check_room());
+  ++pd->uses;
+  return impl_->handles.insert(
+      std::make_unique<AddressHandle>(AddressHandle{.pd = pd, .path = completed}));
+}
+
+Result<void> Nic::destroy_ah(AddressHandle* ah) {
+  const std::scoped_lock lock(impl_->objects_mutex);
+  --ah->pd->uses;
+  impl_->handles.erase(ah);
+  return {};
+}
+
+// Completion channels and queues.
+
+Result<CompletionChannel*> Nic::create_channel() {
+  const std::scoped_lock lock(impl_->objects_mutex);
+  VERBENA_TRY(impl_->channels.check_room());
+  auto notifier = VERBENA_TRY(impl_->host.make_notifier());
+  return impl_->channels.insert(std::make_unique<CompletionChannel>(std::move(notifier)));
+}
+
+Result<void> Nic::destroy_channel(CompletionChannel* channel) {
+  const std::scoped_lock lock(impl_->objects_mutex);
+  if (channel->uses > 0) return busy("completion queues use the channel");
+  impl_->channels.erase(channel);
+  return {};
+}
+
+Notifier& Nic::notifier(CompletionChannel* channel) { return channel->notifier(); }
+
+Result<CompletionQueue*> Nic::create_cq(std::uint32_t capacity, CompletionChannel* channel,
+                                        void* cookie) {
+  if (capacity == 0 || capacity > impl_->config.limits.max_cqe) {
+    return fail(std::errc::invalid_argument, "the capacity is zero or above max_cqe");
+  }
+  const std::scoped_lock lock(impl_->objects_mutex);
+  VERBENA_TRY(impl_->cqs.check_room());
+  auto cq = std::make_unique<CompletionQueue>(capacity, channel, cookie, *impl_);
+  cq->home = impl_->next_home++ % static_cast<std::uint32_t>(impl_->shards.size());
+  cq->shards.store(std::uint64_t{1} << cq->home, std::memory_order_relaxed);
+  if (channel != nullptr) ++channel->uses;
+  return impl_->cqs.insert(std::move(cq));
+}
+
+Result<void> Nic::resize_cq(CompletionQueue* cq, std::uint32_t capacity) {
+  if (capacity == 0 || capacity > impl_->config.limits.max_cqe) {
+    return fail(std::errc::invalid_argument, "the capacity is zero or above max_cqe");
+  }
+  return cq->resize(capacity);
+}
+
+Result<void> Nic::destroy_cq(CompletionQueue* cq) {
+  {
+    const std::scoped_lock lock(impl_->objects_mutex);
+    if (cq->uses > 0) return busy("queue pairs use the completion queue");
+    cq->silence();
+    impl_->async_events.purge(cq->ledger());
+  }
+  VERBENA_TRY(cq->ledger().settle(impl_->host));
+  const std::scoped_lock lock(impl_->objects_mutex);
+  if (cq->channel() != nullptr) --cq->channel()->uses;
+  impl_->cqs.erase(cq);
+  return {};
+}
+
+std::uint32_t Nic::capacity(const CompletionQueue* cq) const { return cq->capacity(); }
+
+void Nic::acknowledge(CompletionQueue* cq, std::uint32_t events) {
+  cq->ledger().acknowledge(events);
+}
+
+// Queue pairs.
+
+Result<QueuePair*> Nic::create_qp(QpInit& init, void* cookie) {
+  VERBENA_TRY(impl_->check_init(init));
+  const std::scoped_lock lock(impl_->objects_mutex);
+  VERBENA_TRY(impl_->qps.check_room());
+  auto made = std::make_unique<QueuePair>(init, cookie);
+  QueuePair& qp = *made;
+  init.receive_cq->shards.fetch_or(std::uint64_t{1} << init.send_cq->home,
+                                   std::memory_order_relaxed);
+  VERBENA_TRY(impl_->shard_of(qp).add(qp, impl_->host.now()));
+  ++init.pd->uses;
+  ++init.send_cq->uses;
+  ++init.receive_cq->uses;
+  init.max_send_wr = qp.send_queue().capacity();
+  init.max_send_sge = qp.send_queue().max_pieces();
+  init.max_inline = qp.send_queue().max_inline();
+  init.max_receive_wr = std::max(init.max_receive_wr, 1U);
+  init.max_receive_sge = qp.receive_queue().max_pieces();
+  return impl_->qps.insert(std::move(made));
+}
+
+Result<void> Nic::destroy_qp(QueuePair* qp) {
+  {
+    const std::scoped_lock lock(impl_->objects_mutex);
+    if (qp->transport != nullptr) {
+      impl_->shard_of(*qp).remove(*qp, impl_->host.now());
+      qp->send_cq()->purge(qp->number);
+      qp->receive_cq()->purge(qp->number);
+      impl_->async_events.purge(qp->ledger());
+      --qp->send_cq()->uses;
+      --qp->receive_cq()->uses;
+      --qp->pd()->uses;
+    }
+  }
+  VERBENA_TRY(qp->ledger().settle(impl_->host));
+  const std::scoped_lock lock(impl_->objects_mutex);
+  impl_->qps.erase(qp);
+  return {};
+}
+
+Result<void> Nic::modify_qp(QueuePair* qp, const engine::QpAttributes& attributes,
+                            std::uint32_t mask) {
+  VERBENA_TRY(impl_->check_attributes(attributes, mask));
+  engine::QpAttributes completed = attributes;
+  if ((mask & engine::kMaskPath) != 0) {
+    completed.path = VERBENA_TRY(impl_->complete_path(attributes.path));
+  }
+  return impl_->shard_of(*qp).modify(*qp, completed, mask, impl_->host.now());
+}
+
+engine::QpAttributes Nic::query_qp(QueuePair* qp) const {
+  return impl_->shard_of(*qp).attributes(*qp, impl_->host.now());
+}
+
+std::uint32_t Nic::number(const QueuePair* qp) const { return qp->number; }
+
+void Nic::acknowledge(QueuePair* qp, std::uint32_t events) { qp->ledger().acknowledge(events); }
+
+}  // namespace verbena::nic

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "engine/types.h"
+#include "wire/address.h"
+
+namespace verbena::nic {
+
+class CompletionQueue;
+
+struct ProtectionDomain {
+  std::uint32_t number = 0;
+  std::uint32_t uses = 0;  ///< MRs, QPs and AHs in it (under the NIC's object lock)
+};
+
+struct MemoryRegion {
+  ProtectionDomain* pd = nullptr;
+  std::uint32_t key = 0;  ///< lkey and rkey
+  std::uint64_t length = 0;
+};
+
+struct AddressHandle {
+  ProtectionDomain* pd = nullptr;
+  wire::Path path{};
+};
+
+/// What a queue pair is made with (ibv_qp_init_attr); the granted sizes come back in it.
+struct QpInit {
+  engine::QpType type = engine::QpType::kRc;
+  ProtectionDomain* pd = nullptr;
+  CompletionQueue* send_cq = nullptr;
+  CompletionQueue* receive_cq = nullptr;
+  std::uint32_t max_send_wr = 0;
+  std::uint32_t max_receive_wr = 0;
+  std::uint32_t max_send_sge = 0;
+  std::uint32_t max_receive_sge = 0;
+  std::uint32_t max_inline = 0;
+  bool signal_all = false;
+};
+
+}  // namespace verbena::nic

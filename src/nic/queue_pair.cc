@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/queue_pair.h"
+
+#include <algorithm>
+
+namespace verbena::nic {
+namespace {
+
+using engine::QpState;
+using engine::QpType;
+using engine::SendOpcode;
+
+/// The operations of each transport service (ibv_post_send(3)).
+[[nodiscard]] bool knows(QpType type, SendOpcode opcode) {
+  switch (opcode) {
+    case SendOpcode::kSend:
+    case SendOpcode::kSendWithImm: return true;
+    case SendOpcode::kWrite:
+    case SendOpcode::kWriteWithImm:
+    case SendOpcode::kSendWithInvalidate:
+    case SendOpcode::kLocalInvalidate: return type != QpType::kUd;
+    case SendOpcode::kRead:
+    case SendOpcode::kCompareSwap:
+    case SendOpcode::kFetchAdd: return type == QpType::kRc;
+  }
+  return false;
+}
+
+/// Whether a request carries data of ours, which is what can be inline.
+[[nodiscard]] bool carries_data(SendOpcode opcode) {
+  return opcode == SendOpcode::kSend || opcode == SendOpcode::kSendWithImm ||
+         opcode == SendOpcode::kSendWithInvalidate || opcode == SendOpcode::kWrite ||
+         opcode == SendOpcode::kWriteWithImm;
+}
+
+}  // namespace
+
+// A queue of size zero is asked for by programs that never post to it; one slot is granted.
+QueuePair::QueuePair(const QpInit& init, void* cookie)
+    : type_(init.type),
+      signal_all_(init.signal_all),
+      pd_(init.pd),
+      send_cq_(init.send_cq),
+      receive_cq_(init.receive_cq),
+      cookie_(cookie),
+      send_queue_(std::max(init.max_send_wr, 1U), std::max(init.max_send_sge, 1U), init.max_inline),
+      receive_queue_(std::max(init.max_receive_wr, 1U), std::max(init.max_receive_sge, 1U)) {}
+
+engine::QpConfig QueuePair::engine_config(std::uint32_t with_number) {
+  return engine::QpConfig{.number = with_number,
+                          .type = type_,
+                          .pd = pd_->number,
+                          .send_queue = &send_queue_,
+                          .receives = &receive_queue_,
+                          .send_completions = send_cq_,
+                          .receive_completions = receive_cq_,
+                          .signal_all = signal_all_};
+}
+
+bool QueuePair::refuses_send() const {
+  const QpState state = state_.load(std::memory_order_acquire);
+  return state == QpState::kReset || state == QpState::kInit || state == QpState::kRtr;
+}
+
+bool QueuePair::refuses_receive() const {
+  return state_.load(std::memory_order_acquire) == QpState::kReset;
+}
+
+Result<void> QueuePair::check(const engine::SendRequest& request) const {
+  if (!knows(type_, request.opcode)) {
+    return fail(std::errc::invalid_argument, "the queue pair's type does not know this operation");
+  }
+  if (request.inline_data && !carries_data(request.opcode)) {
+    return fail(std::errc::invalid_argument, "only SEND and WRITE can be inline");
+  }
+  return {};
+}
+
+Result<void> QueuePair::post_send(const engine::SendRequest& request) {
+  if (auto checked = check(request); !checked) return checked;
+  const std::scoped_lock lock(send_mutex_);
+  if (refuses_send()) {
+    return fail(std::errc::invalid_argument, "nothing can be sent before RTS");
+  }
+  auto posted = send_queue_.post(request);
+  if (posted) send_posted_.store(true, std::memory_order_relaxed);
+  return posted;
+}
+
+Result<void> QueuePair::post_receive(const engine::ReceiveRequest& request) {
+  const std::scoped_lock lock(receive_mutex_);
+  if (refuses_receive()) {
+    return fail(std::errc::invalid_argument, "nothing can be received into in RESET");
+  }
+  return receive_queue_.post(request);
+}
+
+}  // namespace verbena::nic

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "engine/receive_queue.h"
+#include "engine/send_queue.h"
+#include "nic/completion_queue.h"
+#include "nic/event_ledger.h"
+#include "nic/gate.h"
+#include "nic/objects.h"
+
+namespace verbena::nic {
+
+/// A queue pair as the program sees it: its two queues with the posters' locks, and what ties it to
+/// its shard's engine.
+///
+/// Locks: the two post locks are taken by posters, who then hold nothing else, and by the holder of
+/// the shard around a change of state. So the order is shard, post locks.
+class QueuePair {
+ public:
+  QueuePair(const QpInit& init, void* cookie);
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  /// Copies a request into the send queue. invalid_argument in RESET, INIT and RTR and for requests
+  /// that the type does not know; else as engine::SendQueue::post.
+  [[nodiscard]] Result<void> post_send(const engine::SendRequest& request);
+  /// Copies a request into the receive queue. invalid_argument in RESET; else as
+  /// engine::ReceiveQueue::post.
+  [[nodiscard]] Result<void> post_receive(const engine::ReceiveRequest& request);
+  /// Whether something was posted to the send queue since the last time this was asked.
+  [[nodiscard]] bool take_send_posted() {
+    return send_posted_.load(std::memory_order_relaxed) && send_posted_.exchange(false);
+  }
+
+  /// Whether posting fails in the state known here. The engine may have moved to ERR, where posting
+  /// is allowed, without saying so: refresh with the shard held before refusing.
+  [[nodiscard]] bool refuses_send() const;
+  [[nodiscard]] bool refuses_receive() const;
+  void set_state(engine::QpState state) { state_.store(state, std::memory_order_release); }
+
+  /// Both queues stand still while one holds this; the shard is held.
+  [[nodiscard]] std::scoped_lock<std::mutex, std::mutex> stop_posting() {
+    return std::scoped_lock<std::mutex, std::mutex>(send_mutex_, receive_mutex_);
+  }
+
+  [[nodiscard]] engine::QpConfig engine_config(std::uint32_t number);
+
+  [[nodiscard]] engine::QpType type() const { return type_; }
+  [[nodiscard]] ProtectionDomain* pd() const { return pd_; }
+  [[nodiscard]] CompletionQueue* send_cq() const { return send_cq_; }
+  [[nodiscard]] CompletionQueue* receive_cq() const { return receive_cq_; }
+  [[nodiscard]] void* cookie() const { return cookie_; }
+  [[nodiscard]] EventLedger& ledger() { return ledger_; }
+  [[nodiscard]] Doorbell& doorbell() { return doorbell_; }
+  [[nodiscard]] engine::SendQueue& send_queue() { return send_queue_; }
+  [[nodiscard]] engine::ReceiveQueue& receive_queue() { return receive_queue_; }
+
+  // Set by the shard that takes it.
+  std::uint32_t number = 0;
+  engine::QueuePair* transport = nullptr;
+
+ private:
+  [[nodiscard]] Result<void> check(const engine::SendRequest& request) const;
+
+  engine::QpType type_;
+  bool signal_all_;
+  ProtectionDomain* pd_;
+  CompletionQueue* send_cq_;
+  CompletionQueue* receive_cq_;
+  void* cookie_;
+  engine::SendQueue send_queue_;
+  engine::ReceiveQueue receive_queue_;
+  std::mutex send_mutex_;
+  std::mutex receive_mutex_;
+  std::atomic<engine::QpState> state_{engine::QpState::kReset};
+  std::atomic<bool> send_posted_{false};
+  Doorbell doorbell_{this};
+  EventLedger ledger_;
+};
+
+}  // namespace verbena::nic

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/shard.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace verbena::nic {
+namespace {
+
+using engine::Acks;
+using engine::QpState;
+
+constexpr unsigned kSlotShift = 18;
+constexpr std::uint32_t kNumbers = 1U << kSlotShift;  ///< queue pair numbers of a slot
+/// Rounds in which a leaver serves bells that were rung behind it, and turns of one call to ring()
+/// or look(): a bound, so that a thread does not work for others for ever. The host takes over.
+constexpr int kRounds = 16;
+/// Times that a full way out is tried again before packets are dropped.
+constexpr int kSendTries = 8;
+
+[[nodiscard]] AsyncKind kind_of(engine::EventKind kind) {
+  switch (kind) {
+    case engine::EventKind::kCommunicationEstablished: return AsyncKind::kCommunicationEstablished;
+    case engine::EventKind::kFatal: return AsyncKind::kQpFatal;
+    case engine::EventKind::kRequestError: return AsyncKind::kQpRequestError;
+    case engine::EventKind::kAccessError: return AsyncKind::kQpAccessError;
+    case engine::EventKind::kSendQueueDrained: return AsyncKind::kSendQueueDrained;
+    case engine::EventKind::kLastWqeReached: return AsyncKind::kLastWqeReached;
+  }
+  return AsyncKind::kQpFatal;
+}
+
+[[nodiscard]] engine::EngineConfig engine_config(const NicConfig& config) {
+  engine::EngineConfig made = config.engine;
+  made.max_qp = config.limits.max_qp;
+  made.max_pieces = config.limits.max_sge;
+  return made;
+}
+
+[[nodiscard]] link::IcrcCheck::Mode mode_of(NicConfig::Icrc icrc) {
+  switch (icrc) {
+    case NicConfig::Icrc::kStrict: return link::IcrcCheck::Mode::kStrict;
+    case NicConfig::Icrc::kSolve: return link::IcrcCheck::Mode::kSolve;
+    case NicConfig::Icrc::kOff: return link::IcrcCheck::Mode::kOff;
+  }
+  return link::IcrcCheck::Mode::kStrict;
+}
+
+[[nodiscard]] std::optional<Time> earlier(std::optional<Time> a, std::optional<Time> b) {
+  if (!a) return b;
+  if (!b) return a;
+  return std::min(*a, *b);
+}
+
+}  // namespace
+
+Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
+             engine::MemoryLookup& memory, AsyncEvents& events, std::function<void()> wake)
+    : slot_(attachment.slot),
+      link_(std::move(attachment.link)),
+      icrc_(mode_of(config.icrc)),
+      engine_(engine_config(config), memory),
+      events_(events),
+      wake_(std::move(wake)),
+      next_number_(static_cast<std::uint32_t>(seed % kNumbers)) {}
+
+void Shard::poll(Time now, Acks acks) {
+  if (!gate_.try_enter()) return;
+  turn(now, acks, Receive::kYes);
+  if (leave(now, acks)) wake_();
+}
+
+void Shard::ring(QueuePair& qp, Time now, Acks acks) {
+  gate_.ring(qp.doorbell());
+  bool wake = false;
+  for (int round = 0; round < kRounds && gate_.try_enter(); ++round) {
+    turn(now, acks, Receive::kNo);
+    const bool more = more_;
+    wake = leave(now, acks);
+    if (!more) break;
+  }
+  if (wake) wake_();
+}
+
+bool Shard::progress(Time now, std::uint32_t budget) {
+  bool worked = false;
+  std::uint32_t left = budget;
+  while (left > 0 && gate_.try_enter()) {
+    const bool had_work = dirty_ || gate_.rung() || alarm_.due(now);
+    const std::size_t received = turn(now, Acks::kSend, Receive::kYes);
+    const bool more = more_;
+    static_cast<void>(leave(now, Acks::kSend));  // the host looks at next_timeout() after this
+    worked = worked || had_work || received > 0;
+    if (received == 0 && !more && !gate_.rung()) break;
+    left -=
+        static_cast<std::uint32_t>(std::min<std::size_t>(left, std::max<std::size_t>(received, 1)));
+  }
+  return worked;
+}
+
+void Shard::look(Time now) {
+  bool wake = false;
+  for (int round = 0; round < kRounds && gate_.try_enter(); ++round) {
+    const std::size_t received = turn(now, Acks::kSend, Receive::kYes);
+    const bool more = more_;
+    wake = leave(now, Acks::kSend);
+    if (received == 0 && !more) break;
+  }
+  if (wake) wake_();
+}
+
+template <typename Change>
+auto Shard::change(Time now, Change&& work) {
+  gate_.enter();
+  serve_doorbells(now);
+  auto result = std::forward<Change>(work)();
+  dirty_ = true;
+  turn(now, Acks::kSend, Receive::kNo);
+  if (leave(now, Acks::kSend)) wake_();
+  return result;
+}
+
+Result<void> Shard::add(QueuePair& qp, Time now) {
+  return change(now, [&]() -> Result<void> {
+    for (std::uint32_t tries = 0; tries < kNumbers; ++tries) {
+      const std::uint32_t low = next_number_;
+      next_number_ = (next_number_ + 1) % kNumbers;
+      if (low < 2) continue;  // 0 and 1 are the management queue pairs of the address
+      const std::uint32_t number = (std::uint32_t{slot_} << kSlotShift) | low;
+      auto made = engine_.create(qp.engine_config(number));
+      if (made) {
+        qp.number = number;
+        qp.transport = *made;
+        queue_pairs_.emplace(number, &qp);
+        return {};
+      }
+      if (made.error().condition != std::errc::address_in_use) {
+        return std::unexpected(std::move(made).error());
+      }
+    }
+    return fail(std::errc::not_enough_memory, "all queue pair numbers are in use");
+  });
+}
+
+void Shard::remove(QueuePair& qp, Time now) {
+  change(now, [&] {
+    engine_.destroy(*qp.transport, now);
+    queue_pairs_.erase(qp.number);
+    qp.transport = nullptr;
+    return 0;
+  });
+}
+
+Result<void> Shard::modify(QueuePair& qp, const engine::QpAttributes& attributes,
+                           std::uint32_t mask, Time now) {
+  return change(now, [&] {
+    const auto stopped = qp.stop_posting();
+    auto modified = engine_.modify(*qp.transport, attributes, mask, now);
+    const QpState state = engine_.state(*qp.transport);
+    qp.set_state(state);
+    if (modified && (mask & engine::kMaskState) != 0 && state == QpState::kReset) {
+      qp.receive_queue().clear();
+      qp.send_cq()->purge(qp.number);
+      qp.receive_cq()->purge(qp.number);
+    }
+    return modified;
+  });
+}
+
+engine::QpAttributes Shard::attributes(const QueuePair& qp, Time now) {
+  return change(now, [&] { return engine_.attributes(*qp.transport); });
+}
+
+void Shard::refresh(QueuePair& qp, Time now) {
+  change(now, [&] {
+    const auto stopped = qp.stop_posting();
+    qp.set_state(engine_.state(*qp.transport));
+    return 0;
+  });
+}
+
+void Shard::pass(Time now) {
+  change(now, [] { return 0; });
+}
+
+void Shard::flush(Time now) {
+  for (int round = 0; round < kRounds; ++round) {
+    gate_.enter();
+    dirty_ = true;
+    turn(now, Acks::kSend, Receive::kNo);
+    const bool more = more_;
+    static_cast<void>(leave(now, Acks::kSend));
+    if (!more) return;
+  }
+}
+
+engine::Counters Shard::counters(Time now) {
+  return change(now, [&] { return engine_.counters(); });
+}
+
+std::size_t Shard::turn(Time now, Acks acks, Receive receive_too) {
+  // What the turn before held back waited for a reply until now: it leaves before more is received,
+  // so that a stream of requests is acknowledged once a batch.
+  if (receive_too == Receive::kYes && engine_.acks_held()) send_out(now, Acks::kSend);
+  serve_doorbells(now);
+  std::size_t received = 0;
+  if (receive_too == Receive::kYes) received = receive(now);
+  if (alarm_.due(now)) {
+    engine_.handle_timeout(now);
+    dirty_ = true;
+  }
+  if (dirty_) send_out(now, acks);
+  if (dirty_ || link_->poll_timeout() != link_timeout_) set_alarm(now);
+  dirty_ = more_;
+  return received;
+}
+
+void Shard::serve_doorbells(Time now) {
+  Doorbell* bell = gate_.take();
+  while (bell != nullptr) {
+    Doorbell* const next = bell->next;  // answered, it may be rung and linked again
+    Gate::answer(*bell);
+    engine_.posted(*static_cast<QueuePair*>(bell->owner)->transport, now);
+    dirty_ = true;
+    bell = next;
+  }
+}
+
+std::size_t Shard::receive(Time now) {
+  const std::size_t count = link_->receive(segments_, now);
+  if (count == 0) return 0;
+  const std::size_t good = icrc_.filter(std::span(segments_).first(count));
+  engine_.handle_batch(std::span(segments_).first(good), now);
+  dirty_ = true;
+  return count;
+}
+
+void Shard::send_out(Time now, Acks acks) {
+  more_ = !transmit(now, acks);
+  raise_events();
+  if (overruns_.load(std::memory_order_acquire)) {
+    fail_overrun(now);
+    more_ = !transmit(now, acks);
+    raise_events();
+  }
+}
+
+bool Shard::transmit(Time now, Acks acks) {
+  std::uint32_t packets = 0;
+  while (packets < kTurn) {
+    const std::size_t count = engine_.poll_transmit(now, trains_, acks);
+    if (count == 0) return true;
+    const auto trains = std::span<const wire::Train>(trains_).first(count);
+    for (const wire::Train& train : trains) packets += train.count;
+    send(trains, now);
+  }
+  return false;
+}
+
+// Gather lists are good only until the next call into the engine, so what the link does not take
+// cannot be kept. It is tried again at once, some times, and then dropped: to the transport it is
+// lost on the way, and the window (`EngineConfig::window_max`) keeps one peer's packets within an
+// ordinary socket buffer, so that this is rare.
+void Shard::send(std::span<const wire::Train> trains, Time now) {
+  for (int tries = 0; !trains.empty() && tries < kSendTries; ++tries) {
+    trains = trains.subspan(std::min(link_->send(trains, now), trains.size()));
+  }
+}
+
+void Shard::fail_overrun(Time now) {
+  // Each queue overflows once, and its queue pairs' flushes may make one other queue overflow, so
+  // this ends after as many rounds as there are queues.
+  while (overruns_.exchange(false)) {
+    for (const auto& [number, qp] : queue_pairs_) {
+      if (!qp->send_cq()->overrun() && !qp->receive_cq()->overrun()) continue;
+      const QpState state = engine_.state(*qp->transport);
+      if (state == QpState::kReset || state == QpState::kErr) continue;
+      engine::QpAttributes attributes;
+      attributes.state = QpState::kErr;
+      static_cast<void>(engine_.modify(*qp->transport, attributes, engine::kMaskState, now));
+    }
+  }
+}
+
+void Shard::raise_events() {
+  while (const auto event = engine_.poll_event()) {
+    const auto found = queue_pairs_.find(event->qp_number);
+    if (found == queue_pairs_.end()) continue;  // destroyed meanwhile
+    QueuePair& qp = *found->second;
+    events_.raise(AsyncEvent{.kind = kind_of(event->kind), .cookie = qp.cookie()}, &qp.ledger());
+  }
+}
+
+void Shard::set_alarm(Time now) {
+  link_timeout_ = link_->poll_timeout();
+  std::optional<Time> next = earlier(engine_.poll_timeout(), link_timeout_);
+  if (engine_.acks_held()) next = earlier(next, now + kHeldAck);
+  if (more_) next = earlier(next, now);
+  if (alarm_.set(next)) wake_wanted_ = true;
+}
+
+bool Shard::leave(Time now, Acks acks) {
+  for (int round = 0; round < kRounds; ++round) {
+    const bool wake = std::exchange(wake_wanted_, false);
+    if (!gate_.leave()) return wake;
+    wake_wanted_ = wake;
+    turn(now, acks, Receive::kNo);
+  }
+  const bool wake = std::exchange(wake_wanted_, false);
+  return gate_.leave_for_good() || wake;
+}
+
+}  // namespace verbena::nic

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "engine/engine.h"
+#include "link/icrc_check.h"
+#include "link/link.h"
+#include "nic/alarm.h"
+#include "nic/async_events.h"
+#include "nic/config.h"
+#include "nic/gate.h"
+#include "nic/host.h"
+#include "nic/queue_pair.h"
+#include "wire/train.h"
+
+namespace verbena::nic {
+
+/// A link, an engine and a gate: what one thread at a time drives. Every queue pair lives in one
+/// shard, that of its send completion queue.
+///
+/// A thread holds a shard for one turn: the doorbells, at most kTurn datagrams in, time-outs, and
+/// about kTurn packets out. Nobody waits for a holder but those who change something (enter()).
+///
+/// Threads: all calls are safe from any thread.
+class Shard {
+ public:
+  static constexpr std::size_t kTurn = 64;
+  /// How long an acknowledgement may wait for company before the host is asked to send it.
+  static constexpr Duration kHeldAck = std::chrono::microseconds(100);
+
+  /// `wake` makes the host call progress soon; it is called without the gate.
+  Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
+        engine::MemoryLookup& memory, AsyncEvents& events, std::function<void()> wake);
+  Shard(const Shard&) = delete;
+  Shard& operator=(const Shard&) = delete;
+
+  // Driving: these give way when somebody is inside.
+
+  /// One turn with receiving. `acks` says what becomes of the acknowledgements it makes; those of
+  /// the turn before leave first.
+  void poll(Time now, engine::Acks acks);
+  /// Rings the queue pair's bell and serves it when nobody else does: sends, does not receive.
+  void ring(QueuePair& qp, Time now, engine::Acks acks);
+  /// Turns until nothing comes and nothing goes, at most `budget` datagrams; for the host, which is
+  /// not woken by it. Returns whether there was something to do.
+  bool progress(Time now, std::uint32_t budget);
+  /// Turns until nothing comes, a bounded number of times: before a thread goes to sleep.
+  void look(Time now);
+
+  // Changes: these wait until they can enter.
+
+  /// Makes the queue pair's transport and gives it a number.
+  [[nodiscard]] Result<void> add(QueuePair& qp, Time now);
+  void remove(QueuePair& qp, Time now);
+  [[nodiscard]] Result<void> modify(QueuePair& qp, const engine::QpAttributes& attributes,
+                                    std::uint32_t mask, Time now);
+  [[nodiscard]] engine::QpAttributes attributes(const QueuePair& qp, Time now);
+  /// Learns what the engine did to the queue pair's state.
+  void refresh(QueuePair& qp, Time now);
+  /// Returns when nobody who was inside at the call is inside any more.
+  void pass(Time now);
+  /// Sends the acknowledgements that are held.
+  void flush(Time now);
+  [[nodiscard]] engine::Counters counters(Time now);
+
+  /// A completion queue overflowed: at the end of the turn its queue pairs go to ERR.
+  void note_overrun() { overruns_.store(true, std::memory_order_release); }
+
+  [[nodiscard]] std::optional<Time> next_timeout() { return alarm_.promise(); }
+  [[nodiscard]] int descriptor() const { return link_->descriptor(); }
+  [[nodiscard]] std::optional<std::uint16_t> source_port() const { return link_->source_port(); }
+
+ private:
+  enum class Receive : bool { kNo, kYes };
+
+  /// Enters, lets `change` work on the engine, does a turn, leaves.
+  template <typename Change>
+  auto change(Time now, Change&& work);
+
+  // All of these are called inside the gate.
+  std::size_t turn(Time now, engine::Acks acks, Receive receive);
+  void serve_doorbells(Time now);
+  std::size_t receive(Time now);
+  void send_out(Time now, engine::Acks acks);
+  /// Whether the engine has nothing more to send.
+  [[nodiscard]] bool transmit(Time now, engine::Acks acks);
+  void send(std::span<const wire::Train> trains, Time now);
+  void fail_overrun(Time now);
+  void raise_events();
+  void set_alarm(Time now);
+
+  /// Leaves, serving the bells that were rung meanwhile. Returns whether the host has to be woken.
+  [[nodiscard]] bool leave(Time now, engine::Acks acks);
+
+  std::uint8_t slot_;
+  std::unique_ptr<link::Link> link_;
+  link::IcrcCheck icrc_;
+  engine::Engine engine_;
+  AsyncEvents& events_;
+  std::function<void()> wake_;
+  Gate gate_;
+  Alarm alarm_;
+  std::atomic<bool> overruns_{false};
+
+  // Inside the gate.
+  std::map<std::uint32_t, QueuePair*> queue_pairs_;  ///< by number
+  std::uint32_t next_number_;                        ///< the low 18 bits to try next
+  bool dirty_ = false;  ///< the engine may have something to send or to tell
+  bool more_ = false;   ///< a turn ended before the engine had sent everything
+  bool wake_wanted_ = false;
+  std::optional<Time> link_timeout_{};
+  std::array<wire::Segment, kTurn> segments_{};
+  std::array<wire::Train, kTurn> trains_{};
+};
+
+}  // namespace verbena::nic
