@@ -25,14 +25,15 @@ struct Core {
   Window incoming;      ///< READ responses that we asked for: they meet in our own socket
 };
 
-/// What a packet of `payload` bytes is counted with in a window: a socket buffer charges far more than a small packet's
-/// length (performance.md, "Traps").
+/// What a packet of `payload` bytes is counted with in a window: a socket buffer charges far more
+/// than a small packet's length (performance.md, "Traps").
 inline constexpr std::uint32_t kPacketOverhead = 512;
 
 /// RNR NAK timer codes (Table 45), in units of 10 µs.
 inline constexpr std::array<std::uint32_t, 32> kRnrTimer = {
-    65536, 1,   2,   3,   4,   6,   8,    12,   16,   24,   32,   48,   64,    96,    128,   192,
-    256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+    65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+    48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+    2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
 
 [[nodiscard]] constexpr Duration rnr_delay(std::uint8_t code) {
   return std::chrono::microseconds(std::int64_t{10} * kRnrTimer[code & 31]);

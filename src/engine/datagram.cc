@@ -29,15 +29,16 @@ std::uint16_t ipv4_checksum(std::span<const std::byte, kIpv4Size> header) {
   return static_cast<std::uint16_t>(~sum);
 }
 
-/// The 40 bytes in front of a datagram's data: an IPv6 header, or 20 undefined bytes (ours are zero) and the IPv4 header
-/// (A17.4.5.2).
+/// The 40 bytes in front of a datagram's data: an IPv6 header, or 20 undefined bytes (ours are
+/// zero) and the IPv4 header (A17.4.5.2).
 wire::Grh grh_of(const wire::Segment& segment) {
   wire::Grh grh;
   const wire::Path& path = segment.path;
   std::byte* const to = grh.bytes.data();
   const auto udp_size = static_cast<std::uint16_t>(kUdpSize + segment.datagram.size());
   if (!path.destination.is_ipv4()) {
-    store_be<std::uint32_t>(to, 0x6000'0000u | (std::uint32_t{path.traffic_class} << 20) | (path.flow_label & 0xFFFFF));
+    store_be<std::uint32_t>(
+        to, 0x6000'0000u | (std::uint32_t{path.traffic_class} << 20) | (path.flow_label & 0xFFFFF));
     store_be<std::uint16_t>(to + 4, udp_size);
     to[6] = std::byte{kProtocolUdp};
     to[7] = std::byte{path.hop_limit};
@@ -55,7 +56,8 @@ wire::Grh grh_of(const wire::Segment& segment) {
   ip[9] = std::byte{kProtocolUdp};
   store_be<std::uint32_t>(ip + 12, path.source.ipv4());
   store_be<std::uint32_t>(ip + 16, path.destination.ipv4());
-  store_be<std::uint16_t>(ip + 10, ipv4_checksum(std::span<const std::byte, kIpv4Size>(ip, kIpv4Size)));
+  store_be<std::uint16_t>(ip + 10,
+                          ipv4_checksum(std::span<const std::byte, kIpv4Size>(ip, kIpv4Size)));
   return grh;
 }
 
@@ -99,7 +101,8 @@ Status Datagram::send(TrainBatch& batch, SendWqe& wqe) {
   if (request.inline_data) {
     pieces = batch.gather(wqe.inline_bytes);
   } else {
-    const auto gathered = batch.gather(core_.memory, request.pieces, 0, wqe.length, qp_.config().pd);
+    const auto gathered =
+        batch.gather(core_.memory, request.pieces, 0, wqe.length, qp_.config().pd);
     if (!gathered) return Status::kLocalProtectionError;
     pieces = *gathered;
   }
@@ -108,7 +111,8 @@ Status Datagram::send(TrainBatch& batch, SendWqe& wqe) {
   train.head.bth.opcode = immediate ? wire::Opcode::kUdSendOnlyImm : wire::Opcode::kUdSendOnly;
   train.head.bth.destination_qp = request.target.qp_number;
   train.head.bth.psn = next_psn_;
-  train.head.deth.qkey = (request.target.qkey & kQkeyFromQp) != 0 ? qp_.attributes().qkey : request.target.qkey;
+  train.head.deth.qkey =
+      (request.target.qkey & kQkeyFromQp) != 0 ? qp_.attributes().qkey : request.target.qkey;
   train.head.deth.source_qp = qp_.config().number;
   train.head.immediate.value = request.immediate;
   train.solicited_last = request.solicited;
@@ -129,7 +133,8 @@ void Datagram::confirm() {
 }
 
 void Datagram::complete_send(const SendWqe& wqe, Status status) {
-  const bool signaled = wqe.request.signaled || qp_.config().signal_all || status != Status::kSuccess;
+  const bool signaled =
+      wqe.request.signaled || qp_.config().signal_all || status != Status::kSuccess;
   ++oldest_;
   if (!signaled) return;
   const Completion completion{.id = wqe.request.id,
@@ -178,8 +183,9 @@ void Datagram::handle(const wire::Packet& packet, const wire::Segment& segment) 
   Completion completion{.id = receive_.id, .qp_number = qp_.config().number};
   const wire::Grh header = grh_of(segment);
   const std::uint32_t pd = qp_.config().pd;
-  const bool placed = (!grh || scatter(core_.memory, receive_.pieces, 0, header.bytes, pd)) &&
-                      scatter(core_.memory, receive_.pieces, grh ? wire::Grh::kSize : 0, packet.payload, pd);
+  const bool placed =
+      (!grh || scatter(core_.memory, receive_.pieces, 0, header.bytes, pd)) &&
+      scatter(core_.memory, receive_.pieces, grh ? wire::Grh::kSize : 0, packet.payload, pd);
   if (!placed) {
     completion.status = Status::kLocalProtectionError;
     completion.solicited = true;

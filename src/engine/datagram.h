@@ -22,7 +22,8 @@ class Datagram {
   void reset();
   void start();
   [[nodiscard]] Fill fill(TrainBatch& batch);
-  /// The link has taken what the last fill() gave it: those sends complete. The engine calls it before anything else.
+  /// The link has taken what the last fill() gave it: those sends complete. The engine calls it
+  /// before anything else.
   void confirm();
   void handle(const wire::Packet& packet, const wire::Segment& segment);
   void flush_sends();

@@ -14,10 +14,11 @@
 namespace verbena::engine {
 namespace {
 
-/// A first-in-first-out list in which a queue pair stands at most once; `flag` says whether it does.
+/// A first-in-first-out list in which a queue pair stands at most once; `flag` says whether it
+/// does.
 class QpList {
  public:
-  QpList(std::size_t capacity, bool QueuePair::Hooks::*flag) : slots_(capacity), flag_(flag) {}
+  QpList(std::size_t capacity, bool QueuePair::Hooks::* flag) : slots_(capacity), flag_(flag) {}
 
   [[nodiscard]] bool empty() const { return size_ == 0; }
   [[nodiscard]] std::size_t size() const { return size_; }
@@ -46,7 +47,7 @@ class QpList {
 
  private:
   std::vector<QueuePair*> slots_;
-  bool QueuePair::Hooks::*flag_;
+  bool QueuePair::Hooks::* flag_;
   std::size_t head_ = 0;
   std::size_t size_ = 0;
 };
@@ -92,8 +93,8 @@ struct Engine::Impl {
   std::vector<std::unique_ptr<QueuePair>> table;  ///< by the low bits of the number
   std::uint32_t count = 0;
   QpList ready;
-  QpList held;         ///< their acknowledgements wait for a reply
-  QpList blocked;      ///< their receiver's window is full
+  QpList held;     ///< their acknowledgements wait for a reply
+  QpList blocked;  ///< their receiver's window is full
   QpList eventful;
   QpList unconfirmed;  ///< datagrams of theirs are with the link
   TimerHeap timers;
@@ -101,7 +102,8 @@ struct Engine::Impl {
   std::vector<ConstBytes> gather;
 };
 
-Engine::Engine(const EngineConfig& config, MemoryLookup& memory) : impl_(std::make_unique<Impl>(config, memory)) {}
+Engine::Engine(const EngineConfig& config, MemoryLookup& memory)
+    : impl_(std::make_unique<Impl>(config, memory)) {}
 Engine::~Engine() = default;
 
 // --- Queue pairs
@@ -112,7 +114,8 @@ Result<QueuePair*> Engine::create(const QpConfig& config) {
   }
   auto& place = impl_->place_of(config.number);
   // Time is not known here; a lingering number is simply not used again while its entry stands.
-  if (place != nullptr || impl_->linger.holds(config.number, Time::min())) return fail(std::errc::address_in_use);
+  if (place != nullptr || impl_->linger.holds(config.number, Time::min()))
+    return fail(std::errc::address_in_use);
   place = std::make_unique<QueuePair>(impl_->core, config);
   ++impl_->count;
   return place.get();
@@ -133,7 +136,8 @@ void Engine::destroy(QueuePair& qp, Time now) {
   impl_->unblock();
 }
 
-Result<void> Engine::modify(QueuePair& qp, const QpAttributes& attributes, std::uint32_t mask, Time) {
+Result<void> Engine::modify(QueuePair& qp, const QpAttributes& attributes, std::uint32_t mask,
+                            Time) {
   qp.confirm();
   VERBENA_TRY(qp.modify(attributes, mask));
   impl_->touched(qp);
@@ -174,7 +178,8 @@ void Engine::Impl::handle(const wire::Segment& segment, Time now) {
 void Engine::handle_timeout(Time now) {
   TimerHeap& timers = impl_->timers;
   // Each queue pair is due at most once a call: what it sets anew lies in the future.
-  for (std::size_t left = timers.size(); left > 0 && !timers.empty() && timers.earliest() <= now; --left) {
+  for (std::size_t left = timers.size(); left > 0 && !timers.empty() && timers.earliest() <= now;
+       --left) {
     QueuePair& qp = timers.first();
     const auto due = qp.deadline();
     if (due && *due <= now) {
@@ -209,7 +214,8 @@ std::size_t Engine::poll_transmit(Time now, std::span<wire::Train> trains, Acks 
   for (std::size_t turns = impl.ready.size(); turns > 0 && !batch.full(); --turns) {
     impl.fill(batch, impl.ready.pop(), now, acks == Acks::kHold);
   }
-  for (const wire::Train& train : trains.first(batch.size())) impl.core.counters.packets_sent += train.count;
+  for (const wire::Train& train : trains.first(batch.size()))
+    impl.core.counters.packets_sent += train.count;
   return batch.size();
 }
 

@@ -19,7 +19,8 @@ namespace verbena::engine {
 
 class QueuePair;
 
-/// What stands firm from a queue pair's creation on. Queues and sinks are owned by the caller and outlive the queue pair.
+/// What stands firm from a queue pair's creation on. Queues and sinks are owned by the caller and
+/// outlive the queue pair.
 struct QpConfig {
   std::uint32_t number = 0;  ///< QPN, 24 bits, unique in the engine
   QpType type = QpType::kRc;
@@ -58,13 +59,13 @@ struct Counters {
   std::uint64_t wrong_state = 0;
   std::uint64_t wrong_pkey = 0;
   std::uint64_t wrong_qkey = 0;
-  std::uint64_t wrong_source = 0;     ///< connected queue pair, packet from another address
+  std::uint64_t wrong_source = 0;  ///< connected queue pair, packet from another address
   std::uint64_t oversized_datagrams = 0;
-  std::uint64_t no_receive = 0;       ///< UD without a receive
+  std::uint64_t no_receive = 0;  ///< UD without a receive
   std::uint64_t duplicates = 0;
   std::uint64_t out_of_sequence = 0;
   std::uint64_t ghost_responses = 0;
-  std::uint64_t retransmitted = 0;    ///< packets sent again
+  std::uint64_t retransmitted = 0;  ///< packets sent again
   std::uint64_t timeouts = 0;
   std::uint64_t acks_sent = 0;
   std::uint64_t naks_sent = 0;
@@ -75,24 +76,26 @@ struct Counters {
 
 struct EngineConfig {
   std::uint32_t max_qp = 1024;
-  std::uint32_t max_pieces = 32;      ///< gather entries of any request
-  std::uint32_t port_mtu = 4096;      ///< bytes: bounds datagrams and path MTUs
-  /// Bytes that may be under way to one receiver, all queue pairs together, counted with what a packet costs in a socket
-  /// buffer; and the bounds between which loss and progress move it.
+  std::uint32_t max_pieces = 32;  ///< gather entries of any request
+  std::uint32_t port_mtu = 4096;  ///< bytes: bounds datagrams and path MTUs
+  /// Bytes that may be under way to one receiver, all queue pairs together, counted with what a
+  /// packet costs in a socket buffer; and the bounds between which loss and progress move it.
   std::uint32_t window_initial = 192 << 10;
   std::uint32_t window_min = 16 << 10;
   std::uint32_t window_max = 256 << 10;
-  Duration min_ack_timeout = std::chrono::milliseconds(20);  ///< floor of the effective ACK time-out
+  Duration min_ack_timeout =
+      std::chrono::milliseconds(20);  ///< floor of the effective ACK time-out
 };
 
 /// Whether pure acknowledgements leave now or wait for a reply that they can travel with.
 enum class Acks : std::uint8_t { kHold, kSend };
 
-/// The sans-IO transport of one shard: requester, responder and state of its queue pairs. It reaches nothing but what is
-/// handed to it, starts no thread, takes no lock and reads no clock; the holder of the shard calls it.
+/// The sans-IO transport of one shard: requester, responder and state of its queue pairs. It
+/// reaches nothing but what is handed to it, starts no thread, takes no lock and reads no clock;
+/// the holder of the shard calls it.
 ///
-/// Order of calls: any handle_… or change, then poll_transmit until it returns 0, poll_event until it is empty, and
-/// poll_timeout for when to call handle_timeout.
+/// Order of calls: any handle_… or change, then poll_transmit until it returns 0, poll_event until
+/// it is empty, and poll_timeout for when to call handle_timeout.
 class Engine {
  public:
   /// `memory` outlives the engine.
@@ -101,15 +104,17 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Makes a queue pair in RESET. address_in_use when the number's place in the table is taken (take the next number),
-  /// not_enough_memory at the limit. The engine owns it.
+  /// Makes a queue pair in RESET. address_in_use when the number's place in the table is taken
+  /// (take the next number), not_enough_memory at the limit. The engine owns it.
   [[nodiscard]] Result<QueuePair*> create(const QpConfig& config);
-  /// Ends a queue pair: no completion follows. Its receive side keeps acknowledging what it had received for some
-  /// time-outs, so that the peer's last request does not fail.
+  /// Ends a queue pair: no completion follows. Its receive side keeps acknowledging what it had
+  /// received for some time-outs, so that the peer's last request does not fail.
   void destroy(QueuePair& qp, Time now);
-  /// Sets attributes, with the state table's checks, as ibv_modify_qp(3) describes; nothing changes on an error.
-  /// Entering RESET forgets all that was posted; the caller purges its completion queues.
-  [[nodiscard]] Result<void> modify(QueuePair& qp, const QpAttributes& attributes, std::uint32_t mask, Time now);
+  /// Sets attributes, with the state table's checks, as ibv_modify_qp(3) describes; nothing changes
+  /// on an error. Entering RESET forgets all that was posted; the caller purges its completion
+  /// queues.
+  [[nodiscard]] Result<void> modify(QueuePair& qp, const QpAttributes& attributes,
+                                    std::uint32_t mask, Time now);
   /// Attributes as they are now (state included).
   [[nodiscard]] const QpAttributes& attributes(const QueuePair& qp) const;
   /// Safe from any thread, without the shard.
@@ -121,8 +126,9 @@ class Engine {
   /// Takes datagrams whose ICRC was verified.
   void handle_batch(std::span<const wire::Segment> segments, Time now);
   void handle_timeout(Time now);
-  /// Fills `trains` and returns how many. Their gather lists and paths are valid until the next call into the engine.
-  /// With Acks::kHold, pure acknowledgements stay behind (acks_held() tells) unless they can go with other trains.
+  /// Fills `trains` and returns how many. Their gather lists and paths are valid until the next
+  /// call into the engine. With Acks::kHold, pure acknowledgements stay behind (acks_held() tells)
+  /// unless they can go with other trains.
   [[nodiscard]] std::size_t poll_transmit(Time now, std::span<wire::Train> trains, Acks acks);
   [[nodiscard]] bool acks_held() const;
   [[nodiscard]] std::optional<Time> poll_timeout() const;

@@ -13,8 +13,10 @@ constexpr std::uint32_t kGenerationBits = 8;
 
 /// Whether [address, address + length) lies in the region; no sum that could wrap around is formed.
 bool covers(const MemoryKey& key, std::uint64_t address, std::uint64_t length) {
-  if (mutant(Mutant::kRangeCheckWraps)) return address >= key.address && address + length <= key.address + key.length;
-  if (mutant(Mutant::kRangeCheckOffByOne) && address >= key.address) return length <= key.length - (address - key.address) + 1;
+  if (mutant(Mutant::kRangeCheckWraps))
+    return address >= key.address && address + length <= key.address + key.length;
+  if (mutant(Mutant::kRangeCheckOffByOne) && address >= key.address)
+    return length <= key.length - (address - key.address) + 1;
   if (address < key.address) return false;
   const std::uint64_t offset = address - key.address;
   return offset <= key.length && length <= key.length - offset;
@@ -23,7 +25,8 @@ bool covers(const MemoryKey& key, std::uint64_t address, std::uint64_t length) {
 }  // namespace
 
 KeyTable::KeyTable(std::uint32_t capacity, std::uint64_t seed)
-    : capacity_(std::bit_ceil(std::max(capacity, 2u))), entries_(std::make_unique<Entry[]>(capacity_)) {
+    : capacity_(std::bit_ceil(std::max(capacity, 2u))),
+      entries_(std::make_unique<Entry[]>(capacity_)) {
   const auto start = static_cast<std::uint32_t>(seed % capacity_);
   for (std::uint32_t i = 0; i < capacity_; ++i) free_.push_back((start + i) % capacity_);
   for (std::uint32_t i = 0; i < capacity_; ++i) {
@@ -56,18 +59,18 @@ bool KeyTable::erase(std::uint32_t key) {
   return true;
 }
 
-void KeyTable::reclaim(std::uint32_t key) {
-  free_.push_back((key >> kGenerationBits) % capacity_);
-}
+void KeyTable::reclaim(std::uint32_t key) { free_.push_back((key >> kGenerationBits) % capacity_); }
 
-std::expected<Bytes, MemoryError> KeyTable::lookup(std::uint32_t key, std::uint64_t address, std::uint64_t length,
-                                                   std::uint32_t access, std::uint32_t pd) const {
+std::expected<Bytes, MemoryError> KeyTable::lookup(std::uint32_t key, std::uint64_t address,
+                                                   std::uint64_t length, std::uint32_t access,
+                                                   std::uint32_t pd) const {
   const Entry& entry = entry_of(key);
   if (key == 0 || entry.number.load(std::memory_order_acquire) != key) {
     return std::unexpected(MemoryError::kUnknownKey);
   }
   const MemoryKey& found = entry.key;
-  if (found.pd != pd && !mutant(Mutant::kPdIgnored)) return std::unexpected(MemoryError::kProtectionDomain);
+  if (found.pd != pd && !mutant(Mutant::kPdIgnored))
+    return std::unexpected(MemoryError::kProtectionDomain);
   if ((found.access & access) != access && !mutant(Mutant::kAccessIgnored)) {
     return std::unexpected(MemoryError::kAccess);
   }
@@ -75,7 +78,8 @@ std::expected<Bytes, MemoryError> KeyTable::lookup(std::uint32_t key, std::uint6
   return Bytes(found.base + (address - found.address), length);
 }
 
-std::expected<void, MemoryError> KeyTable::invalidate(std::uint32_t key, std::uint32_t pd, std::uint32_t) {
+std::expected<void, MemoryError> KeyTable::invalidate(std::uint32_t key, std::uint32_t pd,
+                                                      std::uint32_t) {
   Entry& entry = entry_of(key);
   if (key == 0 || entry.number.load(std::memory_order_acquire) != key) {
     return std::unexpected(MemoryError::kUnknownKey);

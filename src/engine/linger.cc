@@ -37,14 +37,16 @@ bool Linger::handle(const wire::Packet& packet, const wire::Segment& segment, Ti
     return candidate.qp_number == packet.bth.destination_qp && candidate.until > now &&
            candidate.path.destination == segment.path.source;
   });
-  if (entry == entries_.end() || psn_distance(packet.bth.psn, entry->expected_psn) >= 0) return false;
+  if (entry == entries_.end() || psn_distance(packet.bth.psn, entry->expected_psn) >= 0)
+    return false;
   entry->acknowledge = pending_ = true;
   return true;
 }
 
 bool Linger::holds(std::uint32_t qp_number, Time now) const {
-  return std::ranges::any_of(
-      entries_, [&](const Entry& entry) { return entry.qp_number == qp_number && entry.until > now; });
+  return std::ranges::any_of(entries_, [&](const Entry& entry) {
+    return entry.qp_number == qp_number && entry.until > now;
+  });
 }
 
 void Linger::fill(TrainBatch& batch, Counters& counters) {

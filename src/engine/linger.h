@@ -11,8 +11,9 @@
 
 namespace verbena::engine {
 
-/// Destroyed queue pairs that go on acknowledging what they had received (nic.md, "Progress"): a program that got the last
-/// message closes at once, and its peer must not fail for a lost acknowledgement. Bounded: the oldest gives way.
+/// Destroyed queue pairs that go on acknowledging what they had received (nic.md, "Progress"): a
+/// program that got the last message closes at once, and its peer must not fail for a lost
+/// acknowledgement. Bounded: the oldest gives way.
 class Linger {
  public:
   static constexpr std::size_t kCapacity = 256;
@@ -20,9 +21,11 @@ class Linger {
 
   Linger() { entries_.reserve(kCapacity); }
 
-  /// Takes over from a queue pair that is about to go: what it still had to acknowledge is acknowledged.
+  /// Takes over from a queue pair that is about to go: what it still had to acknowledge is
+  /// acknowledged.
   void add(const QueuePair& qp, Time now);
-  /// A packet for a queue pair that is gone. True when it was a repetition that is now acknowledged again.
+  /// A packet for a queue pair that is gone. True when it was a repetition that is now acknowledged
+  /// again.
   bool handle(const wire::Packet& packet, const wire::Segment& segment, Time now);
   [[nodiscard]] bool holds(std::uint32_t qp_number, Time now) const;
   void fill(TrainBatch& batch, Counters& counters);

@@ -17,7 +17,8 @@ namespace verbena::engine {
   return static_cast<std::int32_t>((psn - from) << 8) >> 8;
 }
 
-/// Packets that a message of `length` bytes takes: at least one (a zero-length message is one packet).
+/// Packets that a message of `length` bytes takes: at least one (a zero-length message is one
+/// packet).
 [[nodiscard]] constexpr std::uint32_t packet_count(std::uint64_t length, std::uint32_t mtu) {
   return length == 0 ? 1 : static_cast<std::uint32_t>((length + mtu - 1) / mtu);
 }

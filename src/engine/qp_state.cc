@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::uint32_t kAnyTransition = 0;
 
-/// One row: the transition, and for UD, UC and RC what it requires and what it may carry. From any state a queue pair
-/// may go to RESET and ERR with no attribute, which is not repeated here.
+/// One row: the transition, and for UD, UC and RC what it requires and what it may carry. From any
+/// state a queue pair may go to RESET and ERR with no attribute, which is not repeated here.
 struct Row {
   QpState from;
   QpState to;
@@ -28,12 +28,13 @@ constexpr std::uint32_t kConnectedInit = kMaskPkeyIndex | kMaskPort | kMaskAcces
 constexpr std::uint32_t kDatagramInit = kMaskPkeyIndex | kMaskPort | kMaskQkey;
 constexpr std::uint32_t kConnect = kMaskPath | kMaskPathMtu | kMaskDestinationQp | kMaskRqPsn;
 constexpr std::uint32_t kConnectOptional = kMaskAlternatePath | kMaskAccess | kMaskPkeyIndex;
-constexpr std::uint32_t kUcRunning = kMaskCurrentState | kMaskAlternatePath | kMaskAccess | kMaskPathMigration;
+constexpr std::uint32_t kUcRunning =
+    kMaskCurrentState | kMaskAlternatePath | kMaskAccess | kMaskPathMigration;
 constexpr std::uint32_t kRcRunning = kUcRunning | kMaskMinRnrTimer;
 constexpr std::uint32_t kDatagramRunning = kMaskCurrentState | kMaskQkey;
 
-// ibv_modify_qp(3) gives the required ones; the optional ones are those of the IBA's table of queue pair state
-// transition properties.
+// ibv_modify_qp(3) gives the required ones; the optional ones are those of the IBA's table of queue
+// pair state transition properties.
 constexpr std::array kTable = {
     Row{.from = QpState::kReset,
         .to = QpState::kInit,
@@ -54,7 +55,8 @@ constexpr std::array kTable = {
         .to = QpState::kRts,
         .ud = {kMaskSqPsn, kDatagramRunning},
         .uc = {kMaskSqPsn, kUcRunning},
-        .rc = {kMaskSqPsn | kMaskMaxRdAtomic | kMaskRetryCount | kMaskRnrRetry | kMaskTimeout, kRcRunning}},
+        .rc = {kMaskSqPsn | kMaskMaxRdAtomic | kMaskRetryCount | kMaskRnrRetry | kMaskTimeout,
+               kRcRunning}},
     Row{.from = QpState::kRts,
         .to = QpState::kRts,
         .ud = {0, kDatagramRunning},
@@ -73,10 +75,11 @@ constexpr std::array kTable = {
     Row{.from = QpState::kSqd,
         .to = QpState::kSqd,
         .ud = {0, kMaskPkeyIndex | kMaskQkey},
-        .uc = {0, kMaskPath | kMaskAlternatePath | kMaskAccess | kMaskPkeyIndex | kMaskPathMigration},
-        .rc = {0, kMaskPort | kMaskPath | kMaskTimeout | kMaskRetryCount | kMaskRnrRetry | kMaskMaxRdAtomic |
-                      kMaskMaxDestRdAtomic | kMaskAlternatePath | kMaskAccess | kMaskPkeyIndex | kMaskMinRnrTimer |
-                      kMaskPathMigration}},
+        .uc = {0,
+               kMaskPath | kMaskAlternatePath | kMaskAccess | kMaskPkeyIndex | kMaskPathMigration},
+        .rc = {0, kMaskPort | kMaskPath | kMaskTimeout | kMaskRetryCount | kMaskRnrRetry |
+                      kMaskMaxRdAtomic | kMaskMaxDestRdAtomic | kMaskAlternatePath | kMaskAccess |
+                      kMaskPkeyIndex | kMaskMinRnrTimer | kMaskPathMigration}},
     Row{.from = QpState::kSqe,
         .to = QpState::kRts,
         .ud = {0, kDatagramRunning},
@@ -141,17 +144,18 @@ Transition transition(QpType type, QpState from, QpState to) {
 Result<void> check_transition(QpType type, QpState from, QpState to, std::uint32_t mask) {
   const Transition cell = transition(type, from, to);
   if (!cell.allowed) {
-    return fail(std::errc::invalid_argument,
-                fmt::format("a queue pair cannot go from {} to {}", to_string(from), to_string(to)));
+    return fail(std::errc::invalid_argument, fmt::format("a queue pair cannot go from {} to {}",
+                                                         to_string(from), to_string(to)));
   }
   mask &= ~std::uint32_t{kMaskState};
   if (const std::uint32_t missing = cell.required & ~mask; missing != 0) {
-    return fail(std::errc::invalid_argument,
-                fmt::format("{} to {} needs {}", to_string(from), to_string(to), names_of(missing)));
+    return fail(std::errc::invalid_argument, fmt::format("{} to {} needs {}", to_string(from),
+                                                         to_string(to), names_of(missing)));
   }
   if (const std::uint32_t extra = mask & ~(cell.required | cell.optional); extra != 0) {
-    return fail(std::errc::invalid_argument,
-                fmt::format("{} to {} does not take {}", to_string(from), to_string(to), names_of(extra)));
+    return fail(
+        std::errc::invalid_argument,
+        fmt::format("{} to {} does not take {}", to_string(from), to_string(to), names_of(extra)));
   }
   return {};
 }

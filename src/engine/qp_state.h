@@ -35,7 +35,8 @@ enum QpMask : std::uint32_t {
   kMaskRateLimit = 1 << 25,
 };
 
-/// A queue pair's attributes: units and ranges as in ibv_modify_qp(3), but for the path MTU, which is in bytes.
+/// A queue pair's attributes: units and ranges as in ibv_modify_qp(3), but for the path MTU, which
+/// is in bytes.
 struct QpAttributes {
   QpState state = QpState::kReset;
   QpState current_state = QpState::kReset;
@@ -57,10 +58,12 @@ struct QpAttributes {
   std::uint32_t destination_qp = 0;
 };
 
-/// Checks a transition against the state table (IBA vol. 1, the queue pair state table as ibv_modify_qp(3) gives it):
-/// `mask` holds every required attribute and none beyond required and optional ones. The message of the error
-/// (invalid_argument) names the states and the missing or superfluous attributes.
-[[nodiscard]] Result<void> check_transition(QpType type, QpState from, QpState to, std::uint32_t mask);
+/// Checks a transition against the state table (IBA vol. 1, the queue pair state table as
+/// ibv_modify_qp(3) gives it): `mask` holds every required attribute and none beyond required and
+/// optional ones. The message of the error (invalid_argument) names the states and the missing or
+/// superfluous attributes.
+[[nodiscard]] Result<void> check_transition(QpType type, QpState from, QpState to,
+                                            std::uint32_t mask);
 
 /// One cell of the table, for tests and for the C++ API.
 struct Transition {

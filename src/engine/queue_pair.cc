@@ -10,29 +10,36 @@
 namespace verbena::engine {
 namespace {
 
-constexpr std::uint16_t kPkeyNumber = 0x7FFF;  ///< low 15 bits of the default partition; we are a full member
+constexpr std::uint16_t kPkeyNumber =
+    0x7FFF;  ///< low 15 bits of the default partition; we are a full member
 constexpr std::uint32_t kMinMtu = 256;
 constexpr std::uint32_t kMaxMtu = 4096;
 
 bool is_request(wire::Operation operation) {
   using enum wire::Operation;
-  return operation == kSend || operation == kWrite || operation == kReadRequest || operation == kCompareSwap ||
-         operation == kFetchAdd;
+  return operation == kSend || operation == kWrite || operation == kReadRequest ||
+         operation == kCompareSwap || operation == kFetchAdd;
 }
 
 bool receives_in(QpState state) {
-  return state == QpState::kRtr || state == QpState::kRts || state == QpState::kSqd || state == QpState::kSqe;
+  return state == QpState::kRtr || state == QpState::kRts || state == QpState::kSqd ||
+         state == QpState::kSqe;
 }
 
 Result<void> in_range(std::string_view name, std::uint32_t value, std::uint32_t limit) {
   if (value <= limit) return {};
-  return fail(std::errc::invalid_argument, fmt::format("{} is {}, the limit is {}", name, value, limit));
+  return fail(std::errc::invalid_argument,
+              fmt::format("{} is {}, the limit is {}", name, value, limit));
 }
 
 }  // namespace
 
 QueuePair::QueuePair(Core& core, const QpConfig& config)
-    : core_(core), config_(config), requester_(core, *this), responder_(core, *this), datagram_(core, *this) {}
+    : core_(core),
+      config_(config),
+      requester_(core, *this),
+      responder_(core, *this),
+      datagram_(core, *this) {}
 
 // --- Attributes and states
 
@@ -45,10 +52,12 @@ Result<void> QueuePair::modify(const QpAttributes& attributes, std::uint32_t mas
   return {};
 }
 
-Result<void> QueuePair::check(const QpAttributes& attributes, std::uint32_t mask, QpState from, QpState to) const {
+Result<void> QueuePair::check(const QpAttributes& attributes, std::uint32_t mask, QpState from,
+                              QpState to) const {
   if ((mask & kMaskCurrentState) != 0 && attributes.current_state != from) {
-    return fail(std::errc::invalid_argument, fmt::format("the queue pair is in {}, not in {} as cur_qp_state says",
-                                                         to_string(from), to_string(attributes.current_state)));
+    return fail(std::errc::invalid_argument,
+                fmt::format("the queue pair is in {}, not in {} as cur_qp_state says",
+                            to_string(from), to_string(attributes.current_state)));
   }
   if ((mask & (kMaskAlternatePath | kMaskPathMigration)) != 0) {
     return fail(std::errc::operation_not_supported, "automatic path migration is not supported");
@@ -56,7 +65,8 @@ Result<void> QueuePair::check(const QpAttributes& attributes, std::uint32_t mask
   VERBENA_TRY(check_transition(config_.type, from, to, mask));
   if ((mask & kMaskPathMtu) != 0) {
     const std::uint32_t mtu = attributes.path_mtu;
-    if (!std::has_single_bit(mtu) || mtu < kMinMtu || mtu > kMaxMtu || mtu > core_.config.port_mtu) {
+    if (!std::has_single_bit(mtu) || mtu < kMinMtu || mtu > kMaxMtu ||
+        mtu > core_.config.port_mtu) {
       return fail(std::errc::invalid_argument,
                   fmt::format("path MTU {} is not one of 256 … {}", mtu, core_.config.port_mtu));
     }
@@ -223,12 +233,15 @@ Fill QueuePair::fill(TrainBatch& batch, Time now, bool hold) {
   const std::size_t before = batch.size();
   Fill result = sends ? requester_.fill(batch, now) : Fill::kIdle;
   const bool waits = hold && batch.size() == before && responder_.only_acknowledgement();
-  if (responder_.has_answers() && !waits && responder_.fill(batch) == Fill::kMore) result = Fill::kMore;
+  if (responder_.has_answers() && !waits && responder_.fill(batch) == Fill::kMore)
+    result = Fill::kMore;
   if (overrun_) enter_error(false);
   return result;
 }
 
-std::optional<Time> QueuePair::deadline() const { return connected() ? requester_.deadline() : std::nullopt; }
+std::optional<Time> QueuePair::deadline() const {
+  return connected() ? requester_.deadline() : std::nullopt;
+}
 
 void QueuePair::note_drained() {
   if (state() != QpState::kSqd || !drain_notify_) return;

@@ -12,8 +12,8 @@
 
 namespace verbena::engine {
 
-/// A queue pair inside the engine: its attributes and state, and the halves that do the work. Its type decides which
-/// halves are used: requester and responder when connected, datagram for UD.
+/// A queue pair inside the engine: its attributes and state, and the halves that do the work. Its
+/// type decides which halves are used: requester and responder when connected, datagram for UD.
 class QueuePair {
  public:
   QueuePair(Core& core, const QpConfig& config);
@@ -29,14 +29,17 @@ class QueuePair {
   [[nodiscard]] Result<void> modify(const QpAttributes& attributes, std::uint32_t mask);
   void handle(const wire::Packet& packet, const wire::Segment& segment, Time now);
   void handle_timeout(Time now);
-  /// Fills the batch with requests, then answers; with `hold`, a lone acknowledgement stays unless a request went.
+  /// Fills the batch with requests, then answers; with `hold`, a lone acknowledgement stays unless
+  /// a request went.
   [[nodiscard]] Fill fill(TrainBatch& batch, Time now, bool hold);
   void confirm() { datagram_.confirm(); }
   /// Gives back what it holds of its receiver's window; about to be destroyed.
   void abandon() { requester_.abandon(); }
   /// Something was posted; in ERR it is flushed.
   void posted();
-  [[nodiscard]] bool holds_acknowledgement() const { return connected() && responder_.only_acknowledgement(); }
+  [[nodiscard]] bool holds_acknowledgement() const {
+    return connected() && responder_.only_acknowledgement();
+  }
   [[nodiscard]] std::optional<Time> deadline() const;
 
   // For the halves.
@@ -64,7 +67,8 @@ class QueuePair {
   } hooks;
 
  private:
-  [[nodiscard]] Result<void> check(const QpAttributes& attributes, std::uint32_t mask, QpState from, QpState to) const;
+  [[nodiscard]] Result<void> check(const QpAttributes& attributes, std::uint32_t mask, QpState from,
+                                   QpState to) const;
   void copy(const QpAttributes& attributes, std::uint32_t mask);
   void enter(QpState from, QpState to);
   void reset();
@@ -78,7 +82,8 @@ class QueuePair {
   Core& core_;
   QpConfig config_;
   QpAttributes attributes_{};
-  std::atomic<QpState> state_{QpState::kReset};  ///< of attributes_, for those who do not hold the shard
+  std::atomic<QpState> state_{
+      QpState::kReset};  ///< of attributes_, for those who do not hold the shard
   std::uint32_t events_ = 0;
   bool established_ = false;   ///< COMM_EST was raised
   bool drain_notify_ = false;  ///< SQ_DRAINED is due

@@ -15,14 +15,16 @@ ReceiveQueue::ReceiveQueue(std::uint32_t capacity, std::uint32_t max_pieces)
 
 Result<void> ReceiveQueue::post(const ReceiveRequest& request) {
   const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
-  if (tail - head_.load(std::memory_order_acquire) >= capacity_) return fail(std::errc::not_enough_memory);
+  if (tail - head_.load(std::memory_order_acquire) >= capacity_)
+    return fail(std::errc::not_enough_memory);
   if (request.pieces.size() > max_pieces_) return fail(std::errc::invalid_argument);
   Slot& slot = slots_[tail & mask_];
   slot.id = request.id;
   slot.count = static_cast<std::uint32_t>(request.pieces.size());
   slot.length = 0;
   for (const Sge& piece : request.pieces) slot.length += piece.length;
-  std::ranges::copy(request.pieces, pieces_.begin() + static_cast<std::ptrdiff_t>(std::size_t{tail & mask_} * max_pieces_));
+  std::ranges::copy(request.pieces, pieces_.begin() + static_cast<std::ptrdiff_t>(
+                                                          std::size_t{tail & mask_} * max_pieces_));
   tail_.store(tail + 1, std::memory_order_release);
   return {};
 }
@@ -46,6 +48,8 @@ std::optional<std::uint64_t> ReceiveQueue::next_length() const {
   return slots_[head & mask_].length;
 }
 
-void ReceiveQueue::clear() { head_.store(tail_.load(std::memory_order_acquire), std::memory_order_release); }
+void ReceiveQueue::clear() {
+  head_.store(tail_.load(std::memory_order_acquire), std::memory_order_release);
+}
 
 }  // namespace verbena::engine

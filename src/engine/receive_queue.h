@@ -12,11 +12,12 @@
 
 namespace verbena::engine {
 
-/// A receive work request taken from its queue: the responder's own copy, good until the message ends.
+/// A receive work request taken from its queue: the responder's own copy, good until the message
+/// ends.
 struct ReceiveWqe {
   std::uint64_t id = 0;
-  std::uint64_t length = 0;     ///< bytes of all pieces
-  std::vector<Sge> pieces{};    ///< capacity reserved when the queue pair was made
+  std::uint64_t length = 0;   ///< bytes of all pieces
+  std::vector<Sge> pieces{};  ///< capacity reserved when the queue pair was made
 
   void clear() {
     id = 0;
@@ -25,10 +26,12 @@ struct ReceiveWqe {
   }
 };
 
-/// Where a responder takes receive work requests from: a queue pair's own queue, or one shared by many.
+/// Where a responder takes receive work requests from: a queue pair's own queue, or one shared by
+/// many.
 class ReceiveSource {
  public:
-  /// Moves the oldest request into `wqe` (whose vector has room for max_pieces()); false when there is none.
+  /// Moves the oldest request into `wqe` (whose vector has room for max_pieces()); false when there
+  /// is none.
   virtual bool take(ReceiveWqe& wqe) = 0;
   /// Bytes that the oldest request can hold, without taking it; nothing when there is none.
   [[nodiscard]] virtual std::optional<std::uint64_t> next_length() const = 0;
@@ -44,7 +47,8 @@ class ReceiveSource {
   ~ReceiveSource() = default;
 };
 
-/// A queue pair's own receive queue: bounded, single consumer. Posters are serialised by their own lock, as for SendQueue.
+/// A queue pair's own receive queue: bounded, single consumer. Posters are serialised by their own
+/// lock, as for SendQueue.
 class ReceiveQueue final : public ReceiveSource {
  public:
   ReceiveQueue(std::uint32_t capacity, std::uint32_t max_pieces);

@@ -10,13 +10,15 @@
 namespace verbena::engine {
 namespace {
 
-constexpr std::uint32_t kTurnBytes = 64 << 10;    ///< of one queue pair before the next one's turn
+constexpr std::uint32_t kTurnBytes = 64 << 10;  ///< of one queue pair before the next one's turn
 constexpr std::uint32_t kTurnPackets = 64;
 constexpr std::uint32_t kAtomicSize = 8;
 constexpr std::uint8_t kRnrForever = 7;
 constexpr std::size_t kMaxOutstanding = 256;
 
-bool is_atomic(SendOpcode opcode) { return opcode == SendOpcode::kCompareSwap || opcode == SendOpcode::kFetchAdd; }
+bool is_atomic(SendOpcode opcode) {
+  return opcode == SendOpcode::kCompareSwap || opcode == SendOpcode::kFetchAdd;
+}
 bool awaits_response(SendOpcode opcode) { return opcode == SendOpcode::kRead || is_atomic(opcode); }
 
 /// The opcodes of a SEND or WRITE, by where a packet stands in its message.
@@ -28,9 +30,12 @@ MessageOpcodes opcodes_of(SendOpcode opcode) {
   using enum wire::Opcode;
   switch (opcode) {
     case SendOpcode::kWrite: return {kRcWriteFirst, kRcWriteMiddle, kRcWriteLast, kRcWriteOnly};
-    case SendOpcode::kWriteWithImm: return {kRcWriteFirst, kRcWriteMiddle, kRcWriteLastImm, kRcWriteOnlyImm};
-    case SendOpcode::kSendWithImm: return {kRcSendFirst, kRcSendMiddle, kRcSendLastImm, kRcSendOnlyImm};
-    case SendOpcode::kSendWithInvalidate: return {kRcSendFirst, kRcSendMiddle, kRcSendLastInv, kRcSendOnlyInv};
+    case SendOpcode::kWriteWithImm:
+      return {kRcWriteFirst, kRcWriteMiddle, kRcWriteLastImm, kRcWriteOnlyImm};
+    case SendOpcode::kSendWithImm:
+      return {kRcSendFirst, kRcSendMiddle, kRcSendLastImm, kRcSendOnlyImm};
+    case SendOpcode::kSendWithInvalidate:
+      return {kRcSendFirst, kRcSendMiddle, kRcSendLastInv, kRcSendOnlyInv};
     default: return {kRcSendFirst, kRcSendMiddle, kRcSendLast, kRcSendOnly};
   }
 }
@@ -123,7 +128,8 @@ bool Requester::can_start(const SendWqe& wqe) const {
 
 void Requester::assign_psns(SendWqe& wqe) {
   wqe.first_psn = next_psn_;
-  wqe.psn_count = is_atomic(wqe.request.opcode) ? 1 : packet_count(wqe.length, qp_.attributes().path_mtu);
+  wqe.psn_count =
+      is_atomic(wqe.request.opcode) ? 1 : packet_count(wqe.length, qp_.attributes().path_mtu);
   next_psn_ = psn_add(next_psn_, wqe.psn_count);
   ++assigned_;
 }
@@ -145,7 +151,8 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
   if (wqe.request.inline_data) {
     pieces = batch.gather(wqe.inline_bytes.subspan(offset, size));
   } else {
-    const auto gathered = batch.gather(core_.memory, wqe.request.pieces, offset, size, qp_.config().pd);
+    const auto gathered =
+        batch.gather(core_.memory, wqe.request.pieces, offset, size, qp_.config().pd);
     if (!gathered) return local_error(Status::kLocalProtectionError);
     pieces = *gathered;
   }
@@ -180,7 +187,8 @@ void Requester::fill_message_headers(wire::Train& train, const SendWqe& wqe, std
   train.last_opcode = at_end ? opcodes.last : opcodes.middle;
   train.ack_request_last = true;
   train.solicited_last = at_end && request.solicited;
-  train.head.reth = {.address = request.remote_address, .rkey = request.rkey, .dma_length = wqe.length};
+  train.head.reth = {
+      .address = request.remote_address, .rkey = request.rkey, .dma_length = wqe.length};
   train.head.immediate.value = request.immediate;
   train.head.ieth.rkey = request.invalidate_rkey;
 }
@@ -190,8 +198,8 @@ Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {
   const auto index = static_cast<std::uint32_t>(psn_distance(cursor_psn_, wqe.first_psn));
   const auto usable = check_pieces(core_.memory, wqe.request.pieces, kLocalWrite, qp_.config().pd);
   if (!usable) return local_error(Status::kLocalProtectionError);
-  // The answer to one request comes as fast as the peer can send, into a socket buffer of ours that others use too: a
-  // long READ is asked for in parts, each a READ request of its own on the wire.
+  // The answer to one request comes as fast as the peer can send, into a socket buffer of ours that
+  // others use too: a long READ is asked for in parts, each a READ request of its own on the wire.
   const std::uint32_t part = std::max(core_.incoming.limit() / 2 / (mtu + kPacketOverhead), 1u);
   const std::uint32_t wanted = std::min(wqe.psn_count - index, part);
   const std::uint32_t count = core_.incoming.admits(packet_cost(wqe), wanted);
@@ -241,7 +249,8 @@ Fill Requester::send_atomic(TrainBatch& batch, SendWqe& wqe, Time now) {
 
 void Requester::advance_cursor(const SendWqe& wqe, std::uint32_t packets, Time now) {
   const std::int32_t repeated = psn_distance(high_psn_, cursor_psn_);
-  if (repeated > 0) core_.counters.retransmitted += std::min(static_cast<std::uint32_t>(repeated), packets);
+  if (repeated > 0)
+    core_.counters.retransmitted += std::min(static_cast<std::uint32_t>(repeated), packets);
   cursor_psn_ = psn_add(cursor_psn_, packets);
   if (psn_distance(cursor_psn_, high_psn_) > 0) high_psn_ = cursor_psn_;
   if (cursor_psn_ == psn_add(wqe.first_psn, wqe.psn_count)) ++cursor_;
@@ -283,8 +292,8 @@ void Requester::handle_response(const wire::Packet& packet, Time now) {
 }
 
 void Requester::handle_acknowledge(const wire::Packet& packet, Time now) {
-  // A response acknowledges everything before it, except READs and atomics whose own responses are missing: those were
-  // lost (engine.md, "Requester").
+  // A response acknowledges everything before it, except READs and atomics whose own responses are
+  // missing: those were lost (engine.md, "Requester").
   if (!acknowledge_before(psn_add(packet.bth.psn, 1), now)) recover();
 }
 
@@ -324,7 +333,8 @@ void Requester::handle_read_response(const wire::Packet& packet, Time now) {
   SendWqe& wqe = qp_.config().send_queue->at(oldest_);
   if (wqe.request.opcode != SendOpcode::kRead || !in_order || psn != unacked_psn_) {
     if (in_order && psn == unacked_psn_) return fail_oldest(Status::kBadResponseError);
-    if (!mutant(Mutant::kReadResponsePlacedTwice) || wqe.request.opcode != SendOpcode::kRead) return recover();
+    if (!mutant(Mutant::kReadResponsePlacedTwice) || wqe.request.opcode != SendOpcode::kRead)
+      return recover();
   }
   const std::uint32_t mtu = qp_.attributes().path_mtu;
   const auto index = static_cast<std::uint32_t>(psn_distance(unacked_psn_, wqe.first_psn));
@@ -354,12 +364,15 @@ void Requester::handle_atomic_response(const wire::Packet& packet, Time now) {
   pass(wqe, psn_add(psn, 1), now);
 }
 
-/// Moves over every PSN before `end_psn`. False when a READ or an atomic stands in the way whose response is missing.
+/// Moves over every PSN before `end_psn`. False when a READ or an atomic stands in the way whose
+/// response is missing.
 bool Requester::acknowledge_before(std::uint32_t end_psn, Time now) {
   SendQueue& queue = *qp_.config().send_queue;
-  while (qp_.state() != QpState::kErr && psn_distance(end_psn, unacked_psn_) > 0 && oldest_ != assigned_) {
+  while (qp_.state() != QpState::kErr && psn_distance(end_psn, unacked_psn_) > 0 &&
+         oldest_ != assigned_) {
     SendWqe& wqe = queue.at(oldest_);
-    if (awaits_response(wqe.request.opcode) && !mutant(Mutant::kReadAcknowledgedByLater)) return false;
+    if (awaits_response(wqe.request.opcode) && !mutant(Mutant::kReadAcknowledgedByLater))
+      return false;
     const std::uint32_t wqe_end = psn_add(wqe.first_psn, wqe.psn_count);
     pass(wqe, psn_distance(end_psn, wqe_end) < 0 ? end_psn : wqe_end, now);
   }
@@ -379,7 +392,8 @@ void Requester::pass(SendWqe& wqe, std::uint32_t end_psn, Time now) {
 
   unacked_psn_ = end_psn;
   while (!outstanding_.empty() &&
-         psn_distance(unacked_psn_, psn_add(outstanding_.front().first_psn, outstanding_.front().count)) >= 0) {
+         psn_distance(unacked_psn_,
+                      psn_add(outstanding_.front().first_psn, outstanding_.front().count)) >= 0) {
     outstanding_.erase(outstanding_.begin());
   }
   const bool complete = end_psn == psn_add(wqe.first_psn, wqe.psn_count);
@@ -403,8 +417,8 @@ void Requester::note_progress(Time now) {
 
 // --- Retries and errors
 
-/// Answers a sign of loss at unacked_psn_: once until there is progress, since many packets may report the same loss; the
-/// ACK time-out takes care of what is lost again.
+/// Answers a sign of loss at unacked_psn_: once until there is progress, since many packets may
+/// report the same loss; the ACK time-out takes care of what is lost again.
 void Requester::recover() {
   if (recovering_ || rnr_until_) return;
   if (!mutant(Mutant::kRetryForever)) {
@@ -453,7 +467,8 @@ void Requester::arm(Time now) {
   // 4.096 µs · 2^timeout, 0 is none; never below what a scheduler may take (nic.md, "Progress").
   const std::uint8_t code = qp_.attributes().timeout;
   if (code == 0) return;
-  const Duration asked = std::chrono::nanoseconds(std::int64_t{4096} << std::min<std::uint8_t>(code, 31));
+  const Duration asked =
+      std::chrono::nanoseconds(std::int64_t{4096} << std::min<std::uint8_t>(code, 31));
   ack_deadline_ = now + std::max(asked, core_.config.min_ack_timeout);
 }
 
@@ -469,12 +484,13 @@ void Requester::fail_oldest(Status status) {
   qp_.enter_error(false);
 }
 
-/// Completions come in order. An unsignalled request gives its slot back with the next one that completes.
+/// Completions come in order. An unsignalled request gives its slot back with the next one that
+/// completes.
 void Requester::complete_oldest(Status status) {
   SendQueue& queue = *qp_.config().send_queue;
   const SendWqe& wqe = queue.at(oldest_);
-  const bool signaled = wqe.request.signaled || qp_.config().signal_all || status != Status::kSuccess ||
-                        mutant(Mutant::kUnsignalledCompletes);
+  const bool signaled = wqe.request.signaled || qp_.config().signal_all ||
+                        status != Status::kSuccess || mutant(Mutant::kUnsignalledCompletes);
   ++oldest_;
   if (!signaled) return;
   const Completion completion{.id = wqe.request.id,
@@ -492,7 +508,8 @@ void Requester::flush() {
   rewind();
   ack_deadline_.reset();
   rnr_until_.reset();
-  const std::uint32_t end = queue.tail();  // what is posted meanwhile rings the doorbell and is flushed then
+  const std::uint32_t end =
+      queue.tail();  // what is posted meanwhile rings the doorbell and is flushed then
   while (oldest_ != end) complete_oldest(Status::kFlushError);
   queue.release_to(oldest_);
   cursor_ = assigned_ = oldest_;

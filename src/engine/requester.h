@@ -23,9 +23,10 @@ enum class Fill : std::uint8_t {
 
 /// The sending half of a reliable connected queue pair.
 ///
-/// Three cursors run over the send queue: work requests before `oldest_` are complete; PSNs before `unacked_psn_` are
-/// acknowledged (for a READ: its responses have come); `cursor_` is what goes out next, and a retry moves it back to the
-/// oldest unacknowledged PSN. Retransmission regenerates packets from the work requests.
+/// Three cursors run over the send queue: work requests before `oldest_` are complete; PSNs before
+/// `unacked_psn_` are acknowledged (for a READ: its responses have come); `cursor_` is what goes
+/// out next, and a retry moves it back to the oldest unacknowledged PSN. Retransmission regenerates
+/// packets from the work requests.
 class Requester {
  public:
   Requester(Core& core, QueuePair& qp);
@@ -59,7 +60,8 @@ class Requester {
   [[nodiscard]] Fill send_message(TrainBatch& batch, SendWqe& wqe, Time now);
   [[nodiscard]] Fill send_read(TrainBatch& batch, SendWqe& wqe, Time now);
   [[nodiscard]] Fill send_atomic(TrainBatch& batch, SendWqe& wqe, Time now);
-  void fill_message_headers(wire::Train& train, const SendWqe& wqe, std::uint32_t index, std::uint32_t count) const;
+  void fill_message_headers(wire::Train& train, const SendWqe& wqe, std::uint32_t index,
+                            std::uint32_t count) const;
   void assign_psns(SendWqe& wqe);
   void advance_cursor(const SendWqe& wqe, std::uint32_t packets, Time now);
   [[nodiscard]] Fill local_error(Status status);
@@ -83,13 +85,13 @@ class Requester {
   QueuePair& qp_;
   Window* window_ = nullptr;
 
-  std::uint32_t oldest_ = 0;        ///< index of the oldest incomplete work request
-  std::uint32_t cursor_ = 0;        ///< index of the work request to send from
-  std::uint32_t assigned_ = 0;      ///< work requests before this one have PSNs
-  std::uint32_t next_psn_ = 0;      ///< for the next work request that gets PSNs
+  std::uint32_t oldest_ = 0;    ///< index of the oldest incomplete work request
+  std::uint32_t cursor_ = 0;    ///< index of the work request to send from
+  std::uint32_t assigned_ = 0;  ///< work requests before this one have PSNs
+  std::uint32_t next_psn_ = 0;  ///< for the next work request that gets PSNs
   std::uint32_t cursor_psn_ = 0;
   std::uint32_t unacked_psn_ = 0;
-  std::uint32_t high_psn_ = 0;      ///< one beyond the highest PSN that was ever asked for or sent
+  std::uint32_t high_psn_ = 0;  ///< one beyond the highest PSN that was ever asked for or sent
 
   std::vector<Outstanding> outstanding_;  ///< oldest first; room for 256
   std::uint32_t outgoing_charge_ = 0;
@@ -97,7 +99,8 @@ class Requester {
 
   std::uint8_t retries_left_ = 0;
   std::uint8_t rnr_retries_left_ = 0;
-  bool recovering_ = false;  ///< the loss at unacked_psn_ was answered; further signs of it are ignored
+  bool recovering_ =
+      false;  ///< the loss at unacked_psn_ was answered; further signs of it are ignored
   std::optional<Status> local_error_;
   std::optional<Time> ack_deadline_;
   std::optional<Time> rnr_until_;

@@ -12,7 +12,11 @@ namespace {
 using wire::Opcode;
 
 SendRequest write_to(const End& peer, std::size_t offset, std::uint64_t id = 1) {
-  return {.id = id, .opcode = SendOpcode::kWrite, .signaled = true, .remote_address = peer.address(offset), .rkey = peer.key};
+  return {.id = id,
+          .opcode = SendOpcode::kWrite,
+          .signaled = true,
+          .remote_address = peer.address(offset),
+          .rkey = peer.key};
 }
 
 SendRequest read_from(const End& peer, std::size_t offset, std::uint64_t id = 1) {
@@ -38,7 +42,11 @@ TEST_F(Requests, SendIsPlacedAndCompletedOnBothSides) {
   connect();
   fill(a, 0, 3000, 1);
   ASSERT_TRUE(b.receive(9, {b.piece(0, 1000), b.piece(5000, 4000)}, now));
-  ASSERT_TRUE(a.send({.id = 5, .opcode = SendOpcode::kSendWithImm, .signaled = true, .solicited = true, .immediate = 0xABCD},
+  ASSERT_TRUE(a.send({.id = 5,
+                      .opcode = SendOpcode::kSendWithImm,
+                      .signaled = true,
+                      .solicited = true,
+                      .immediate = 0xABCD},
                      {a.piece(0, 3000)}, now));
   settle();
   const Completion sent = a.sent.take();
@@ -131,7 +139,8 @@ TEST_F(Requests, FenceWaitsForReads) {
 
 TEST_F(Requests, ReadsUnderWayAreBounded) {
   connect({.rd_atomic = 2});
-  for (std::uint64_t id = 1; id <= 5; ++id) ASSERT_TRUE(a.send(read_from(b, 0, id), {a.piece(0, 100)}, now));
+  for (std::uint64_t id = 1; id <= 5; ++id)
+    ASSERT_TRUE(a.send(read_from(b, 0, id), {a.piece(0, 100)}, now));
   EXPECT_EQ(collect(a).size(), 2u);
 }
 
@@ -152,7 +161,10 @@ TEST_F(Requests, LostReadResponsesAreAskedForAgainFromWhereTheyEnd) {
   connect({.mtu = 256});
   fill(b, 0, 1500, 3);
   std::uint32_t responses = 0;
-  filter = [&](const Datagram& datagram, bool to_b) { return to_b || datagram.packet().info().operation != wire::Operation::kReadResponse || ++responses != 3; };
+  filter = [&](const Datagram& datagram, bool to_b) {
+    return to_b || datagram.packet().info().operation != wire::Operation::kReadResponse ||
+           ++responses != 3;
+  };
   std::vector<std::uint32_t> asked;
   const auto inner = filter;
   filter = [&](const Datagram& datagram, bool to_b) {
@@ -255,7 +267,8 @@ TEST_F(Requests, InlineDataMayBeReusedAtOnce) {
 TEST_F(Requests, LongTransfersPassTheWindow) {
   connect({.mtu = 4096});
   fill(a, 0, 100000, 5);
-  for (std::uint64_t id = 1; id <= 20; ++id) ASSERT_TRUE(a.send(write_to(b, 0, id), {a.piece(0, 100000)}, now));
+  for (std::uint64_t id = 1; id <= 20; ++id)
+    ASSERT_TRUE(a.send(write_to(b, 0, id), {a.piece(0, 100000)}, now));
   std::size_t first = collect(a).size();
   EXPECT_LT(first, 64u);
   settle();

@@ -16,7 +16,9 @@ constexpr std::uint32_t kAtomicSize = 8;
 constexpr std::uint32_t kTurnBytes = 64 << 10;
 constexpr std::uint32_t kTurnTrains = 16;
 
-bool begins(wire::Place place) { return place == wire::Place::kFirst || place == wire::Place::kOnly; }
+bool begins(wire::Place place) {
+  return place == wire::Place::kFirst || place == wire::Place::kOnly;
+}
 bool ends(wire::Place place) { return place == wire::Place::kLast || place == wire::Place::kOnly; }
 
 }  // namespace
@@ -53,9 +55,10 @@ void Responder::reserve() {
 // --- Requests
 
 void Responder::handle_request(const wire::Packet& packet, Time) {
-  const std::int32_t distance = mutant(Mutant::kPsnWindowUnsigned)
-                                    ? static_cast<std::int32_t>(packet.bth.psn) - static_cast<std::int32_t>(expected_psn_)
-                                    : psn_distance(packet.bth.psn, expected_psn_);
+  const std::int32_t distance =
+      mutant(Mutant::kPsnWindowUnsigned)
+          ? static_cast<std::int32_t>(packet.bth.psn) - static_cast<std::int32_t>(expected_psn_)
+          : psn_distance(packet.bth.psn, expected_psn_);
   if (distance < 0) {
     ++core_.counters.duplicates;
     return handle_duplicate(packet);
@@ -73,9 +76,11 @@ void Responder::handle_request(const wire::Packet& packet, Time) {
   execute(packet);
 }
 
-/// The order of checks: PSN, opcode sequence, opcode and access, resources, length, rkey (engine.md, "Responder").
+/// The order of checks: PSN, opcode sequence, opcode and access, resources, length, rkey
+/// (engine.md, "Responder").
 void Responder::execute(const wire::Packet& packet) {
-  if (!in_sequence(packet.info())) return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
+  if (!in_sequence(packet.info()))
+    return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   using wire::Operation;
   switch (packet.info().operation) {
     case Operation::kSend: return execute_send(packet);
@@ -116,7 +121,8 @@ void Responder::execute_send(const wire::Packet& packet) {
     if (!take_receive()) return;
     received_ = 0;
   }
-  if (!right_length(packet)) return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
+  if (!right_length(packet))
+    return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   ConstBytes payload = packet.payload;
   if (received_ + payload.size() > receive_.length) {
     if (!mutant(Mutant::kShortReceiveTruncates)) {
@@ -131,7 +137,8 @@ void Responder::execute_send(const wire::Packet& packet) {
   message_ = Message::kSend;
   if (ends(info.place)) {
     message_ = Message::kNone;
-    if (info.has_ieth && !core_.memory.invalidate(packet.ieth.rkey, qp_.config().pd, qp_.config().number)) {
+    if (info.has_ieth &&
+        !core_.memory.invalidate(packet.ieth.rkey, qp_.config().pd, qp_.config().number)) {
       // A bad key: an error completion and ERR, but no NAK (engine.md, "Responder").
       fail_receive(Status::kRemoteInvalidRequest);
       return qp_.enter_error(true);
@@ -147,18 +154,21 @@ void Responder::execute_write(const wire::Packet& packet) {
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   }
   // The receive of an immediate is taken at the last packet, which may be RNR NAKed there.
-  const bool takes = (info.has_immediate && ends(info.place)) ||
-                     (mutant(Mutant::kImmediateConsumesAtFirst) && info.place == wire::Place::kFirst) ||
-                     (mutant(Mutant::kWriteConsumesReceive) && ends(info.place));
+  const bool takes =
+      (info.has_immediate && ends(info.place)) ||
+      (mutant(Mutant::kImmediateConsumesAtFirst) && info.place == wire::Place::kFirst) ||
+      (mutant(Mutant::kWriteConsumesReceive) && ends(info.place));
   if (takes && !take_receive()) return;
-  if (!right_length(packet)) return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
+  if (!right_length(packet))
+    return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   if (begins(info.place) && !begin_write(packet)) return;
   const auto size = static_cast<std::uint32_t>(packet.payload.size());
   if (ends(info.place) ? size != write_left_ : size >= write_left_) {
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   }
   if (size != 0) {
-    const auto bytes = core_.memory.lookup(write_rkey_, write_address_, size, kRemoteWrite, qp_.config().pd);
+    const auto bytes =
+        core_.memory.lookup(write_rkey_, write_address_, size, kRemoteWrite, qp_.config().pd);
     if (!bytes) return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
     place(bytes->data(), packet.payload);
   }
@@ -183,9 +193,10 @@ bool Responder::begin_write(const wire::Packet& packet) {
     refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
     return false;
   }
-  // The whole range is checked before the first byte is placed; a zero-length WRITE has no range (C9-88).
-  if (reth.dma_length != 0 &&
-      !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length, kRemoteWrite, qp_.config().pd)) {
+  // The whole range is checked before the first byte is placed; a zero-length WRITE has no range
+  // (C9-88).
+  if (reth.dma_length != 0 && !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length,
+                                                   kRemoteWrite, qp_.config().pd)) {
     refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
     return false;
   }
@@ -209,8 +220,8 @@ void Responder::execute_read(const wire::Packet& packet) {
   if (reth.dma_length > kMaxDmaLength) {
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   }
-  if (reth.dma_length != 0 &&
-      !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length, kRemoteRead, qp_.config().pd)) {
+  if (reth.dma_length != 0 && !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length,
+                                                   kRemoteRead, qp_.config().pd)) {
     return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
   }
   const std::uint32_t count = packet_count(reth.dma_length, qp_.attributes().path_mtu);
@@ -235,8 +246,8 @@ void Responder::execute_atomic(const wire::Packet& packet) {
   if (request.address % kAtomicSize != 0) {
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   }
-  const auto bytes =
-      core_.memory.lookup(request.rkey, request.address, kAtomicSize, kRemoteAtomic, qp_.config().pd);
+  const auto bytes = core_.memory.lookup(request.rkey, request.address, kAtomicSize, kRemoteAtomic,
+                                         qp_.config().pd);
   if (!bytes || reinterpret_cast<std::uintptr_t>(bytes->data()) % kAtomicSize != 0) {
     return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
   }
@@ -258,7 +269,8 @@ void Responder::execute_atomic(const wire::Packet& packet) {
     saved_[saved_next_] = saved;
     saved_next_ = (saved_next_ + 1) % saved_.size();
   }
-  static_cast<void>(push({.kind = Answer::Kind::kAtomic, .psn = psn, .msn = msn_, .original = original}));
+  static_cast<void>(
+      push({.kind = Answer::Kind::kAtomic, .psn = psn, .msn = msn_, .original = original}));
   expected_psn_ = psn_add(expected_psn_, 1);
 }
 
@@ -290,8 +302,8 @@ void Responder::duplicate_read(const wire::Packet& packet) {
   if (reth.dma_length > kMaxDmaLength || mutant(Mutant::kDuplicateReadDropped)) return;
   const std::uint32_t end = psn_add(psn, packet_count(reth.dma_length, qp_.attributes().path_mtu));
   if (psn_distance(end, expected_psn_) > 0) return;
-  if (reth.dma_length != 0 &&
-      !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length, kRemoteRead, qp_.config().pd)) {
+  if (reth.dma_length != 0 && !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length,
+                                                   kRemoteRead, qp_.config().pd)) {
     return refuse_at(psn, wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
   }
   const Answer again{.kind = Answer::Kind::kRead,
@@ -305,13 +317,15 @@ void Responder::duplicate_read(const wire::Packet& packet) {
                      .length = reth.dma_length};
   for (Answer& waiting : answers_) {
     if (waiting.kind != Answer::Kind::kRead) continue;
-    if (psn_distance(psn, waiting.first_psn) < 0 || psn_distance(psn, waiting.end_psn) >= 0) continue;
+    if (psn_distance(psn, waiting.first_psn) < 0 || psn_distance(psn, waiting.end_psn) >= 0)
+      continue;
     const bool duplicate = waiting.duplicate;
     waiting = again;
     waiting.duplicate = duplicate;
     return;
   }
-  if (waiting(true) < std::max<std::uint32_t>(qp_.attributes().max_dest_rd_atomic, 1)) static_cast<void>(push(again));
+  if (waiting(true) < std::max<std::uint32_t>(qp_.attributes().max_dest_rd_atomic, 1))
+    static_cast<void>(push(again));
 }
 
 /// The saved result is sent again; one that is not saved any more is dropped.
@@ -319,15 +333,18 @@ void Responder::duplicate_atomic(const wire::Packet& packet) {
   const std::uint32_t psn = packet.bth.psn;
   const auto saved = std::ranges::find(saved_, psn, &SavedAtomic::psn);
   if (saved == saved_.end()) return;
-  const auto same = [&](const Answer& answer) { return answer.kind == Answer::Kind::kAtomic && answer.psn == psn; };
+  const auto same = [&](const Answer& answer) {
+    return answer.kind == Answer::Kind::kAtomic && answer.psn == psn;
+  };
   if (std::ranges::any_of(answers_, same)) return;
   std::uint64_t original = saved->original;
   if (mutant(Mutant::kDuplicateAtomicExecutes)) {
     const wire::AtomicEth& request = packet.atomic_eth;
-    const auto bytes =
-        core_.memory.lookup(request.rkey, request.address, kAtomicSize, kRemoteAtomic, qp_.config().pd);
+    const auto bytes = core_.memory.lookup(request.rkey, request.address, kAtomicSize,
+                                           kRemoteAtomic, qp_.config().pd);
     if (bytes && packet.info().operation == wire::Operation::kFetchAdd) {
-      original = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(bytes->data())).fetch_add(request.swap_or_add);
+      original = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(bytes->data()))
+                     .fetch_add(request.swap_or_add);
     }
   }
   if (waiting(true) < std::max<std::uint32_t>(qp_.attributes().max_dest_rd_atomic, 1)) {
@@ -341,7 +358,8 @@ void Responder::duplicate_atomic(const wire::Packet& packet) {
 
 // --- Receives
 
-/// Takes the oldest receive unless the message has one; without any, an RNR NAK asks for this packet again later.
+/// Takes the oldest receive unless the message has one; without any, an RNR NAK asks for this
+/// packet again later.
 bool Responder::take_receive() {
   if (receive_taken_) return true;
   if (qp_.config().receives->take(receive_)) {
@@ -362,18 +380,20 @@ void Responder::finish_packet(const wire::Packet& packet, std::uint32_t psns) {
   if (packet.bth.ack_request) answer_acknowledge();
 }
 
-void Responder::complete_receive(const wire::Packet& packet, CompletionOpcode opcode, std::uint32_t bytes) {
+void Responder::complete_receive(const wire::Packet& packet, CompletionOpcode opcode,
+                                 std::uint32_t bytes) {
   const wire::OpcodeInfo& info = packet.info();
   receive_taken_ = false;
-  qp_.complete_receive({.id = receive_.id,
-                        .opcode = opcode,
-                        .byte_count = bytes,
-                        .immediate_or_key = info.has_ieth ? packet.ieth.rkey : packet.immediate.value,
-                        .qp_number = qp_.config().number,
-                        .source_qp = qp_.attributes().destination_qp,
-                        .with_immediate = info.has_immediate,
-                        .with_invalidate = info.has_ieth,
-                        .solicited = packet.bth.solicited && !mutant(Mutant::kSolicitedLost)});
+  qp_.complete_receive(
+      {.id = receive_.id,
+       .opcode = opcode,
+       .byte_count = bytes,
+       .immediate_or_key = info.has_ieth ? packet.ieth.rkey : packet.immediate.value,
+       .qp_number = qp_.config().number,
+       .source_qp = qp_.attributes().destination_qp,
+       .with_immediate = info.has_immediate,
+       .with_invalidate = info.has_ieth,
+       .solicited = packet.bth.solicited && !mutant(Mutant::kSolicitedLost)});
 }
 
 void Responder::fail_receive(Status status) {
@@ -431,7 +451,8 @@ bool Responder::push(const Answer& answer) {
   return true;
 }
 
-/// Everything before the expected PSN; a waiting acknowledgement at the end of the line grows instead of another one.
+/// Everything before the expected PSN; a waiting acknowledgement at the end of the line grows
+/// instead of another one.
 void Responder::answer_acknowledge() {
   const std::uint32_t psn = psn_add(expected_psn_, wire::kMask24);
   if (!answers_.empty() && answers_.back().kind == Answer::Kind::kAcknowledge) {
@@ -447,8 +468,11 @@ void Responder::answer_acknowledge() {
 }
 
 void Responder::answer_nak(wire::Aeth::Kind kind, std::uint8_t value, std::uint32_t psn) {
-  static_cast<void>(
-      push({.kind = Answer::Kind::kNak, .psn = psn, .msn = msn_, .aeth_kind = kind, .aeth_value = value}));
+  static_cast<void>(push({.kind = Answer::Kind::kNak,
+                          .psn = psn,
+                          .msn = msn_,
+                          .aeth_kind = kind,
+                          .aeth_value = value}));
 }
 
 Fill Responder::fill(TrainBatch& batch) {
@@ -472,11 +496,13 @@ void Responder::send_simple(TrainBatch& batch, const Answer& answer) {
   wire::Train& train = batch.next();
   const bool atomic = answer.kind == Answer::Kind::kAtomic;
   train.path = &qp_.attributes().path;
-  train.head.bth.opcode = atomic ? wire::Opcode::kRcAtomicAcknowledge : wire::Opcode::kRcAcknowledge;
+  train.head.bth.opcode =
+      atomic ? wire::Opcode::kRcAtomicAcknowledge : wire::Opcode::kRcAcknowledge;
   train.head.bth.destination_qp = qp_.attributes().destination_qp;
   train.head.bth.psn = answer.psn;
-  train.head.aeth = atomic ? wire::Aeth{.msn = answer.msn}
-                           : wire::Aeth{.kind = answer.aeth_kind, .value = answer.aeth_value, .msn = answer.msn};
+  train.head.aeth =
+      atomic ? wire::Aeth{.msn = answer.msn}
+             : wire::Aeth{.kind = answer.aeth_kind, .value = answer.aeth_value, .msn = answer.msn};
   train.head.atomic_ack_eth.original = answer.original;
   if (answer.kind == Answer::Kind::kNak) {
     ++core_.counters.naks_sent;
@@ -495,10 +521,11 @@ bool Responder::send_read(TrainBatch& batch, Answer& answer) {
   const std::uint32_t size = std::min(answer.length - offset, count * mtu);
   std::span<const ConstBytes> pieces;
   if (size != 0) {
-    const auto bytes =
-        core_.memory.lookup(answer.rkey, answer.address + offset, size, kRemoteRead, qp_.config().pd);
+    const auto bytes = core_.memory.lookup(answer.rkey, answer.address + offset, size, kRemoteRead,
+                                           qp_.config().pd);
     if (!bytes) {
-      // The region went away since the request was checked: a NAK takes the place of this answer and all later ones.
+      // The region went away since the request was checked: a NAK takes the place of this answer
+      // and all later ones.
       const std::uint32_t psn = answer.psn;
       answers_.resize(static_cast<std::size_t>(&answer - answers_.data()));
       refuse_at(psn, wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);

@@ -15,7 +15,8 @@ namespace verbena::engine {
 
 class QueuePair;
 
-/// The receiving half of a reliable connected queue pair: executes requests in PSN order and answers in that order.
+/// The receiving half of a reliable connected queue pair: executes requests in PSN order and
+/// answers in that order.
 class Responder {
  public:
   Responder(Core& core, QueuePair& qp);
@@ -46,16 +47,16 @@ class Responder {
     enum class Kind : std::uint8_t { kAcknowledge, kNak, kRead, kAtomic };
     Kind kind{};
     bool duplicate = false;
-    std::uint32_t psn = 0;       ///< of the answer; for a READ that of its next packet
+    std::uint32_t psn = 0;  ///< of the answer; for a READ that of its next packet
     std::uint32_t msn = 0;
     wire::Aeth::Kind aeth_kind{};
     std::uint8_t aeth_value = 0;
     // READ: what is still to be sent. Atomic: the original value.
     std::uint32_t first_psn = 0;
     std::uint32_t end_psn = 0;
-    std::uint64_t address = 0;   ///< of first_psn's first byte
+    std::uint64_t address = 0;  ///< of first_psn's first byte
     std::uint32_t rkey = 0;
-    std::uint32_t length = 0;    ///< from first_psn on
+    std::uint32_t length = 0;  ///< from first_psn on
     std::uint64_t original = 0;
   };
 
@@ -108,9 +109,9 @@ class Responder {
   std::uint32_t write_left_ = 0;
   std::uint32_t write_total_ = 0;
 
-  std::vector<Answer> answers_;      ///< oldest first; room reserved at start
+  std::vector<Answer> answers_;  ///< oldest first; room reserved at start
   std::size_t answers_limit_ = 0;
-  std::vector<SavedAtomic> saved_;   ///< ring of max_dest_rd_atomic
+  std::vector<SavedAtomic> saved_;  ///< ring of max_dest_rd_atomic
   std::size_t saved_next_ = 0;
 };
 

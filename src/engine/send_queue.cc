@@ -31,9 +31,11 @@ SendQueue::SendQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint
 
 Result<void> SendQueue::post(const SendRequest& request) {
   const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
-  if (tail - head_.load(std::memory_order_acquire) >= capacity_) return fail(std::errc::not_enough_memory);
+  if (tail - head_.load(std::memory_order_acquire) >= capacity_)
+    return fail(std::errc::not_enough_memory);
   if (request.pieces.size() > max_pieces_) return fail(std::errc::invalid_argument);
-  if (request.opcode == SendOpcode::kLocalInvalidate) return fail(std::errc::operation_not_supported);
+  if (request.opcode == SendOpcode::kLocalInvalidate)
+    return fail(std::errc::operation_not_supported);
   const std::uint64_t length = total_length(request.pieces);
   if (length > kMaxMessage) return fail(std::errc::invalid_argument);
   if (request.inline_data && length > max_inline_) return fail(std::errc::invalid_argument);
@@ -52,8 +54,10 @@ Result<void> SendQueue::post(const SendRequest& request) {
     std::byte* const start = inline_.data() + std::size_t{tail & mask_} * max_inline_;
     std::byte* to = start;
     for (const Sge& piece : request.pieces) {
-      // Inline data come from the caller's own address space: no key is looked up (ibv_post_send(3)).
-      if (piece.length != 0) std::memcpy(to, reinterpret_cast<const void*>(piece.address), piece.length);  // NOLINT
+      // Inline data come from the caller's own address space: no key is looked up
+      // (ibv_post_send(3)).
+      if (piece.length != 0)
+        std::memcpy(to, reinterpret_cast<const void*>(piece.address), piece.length);  // NOLINT
       to += piece.length;
     }
     wqe.inline_bytes = {start, wqe.length};
@@ -62,6 +66,8 @@ Result<void> SendQueue::post(const SendRequest& request) {
   return {};
 }
 
-void SendQueue::clear() { head_.store(tail_.load(std::memory_order_acquire), std::memory_order_release); }
+void SendQueue::clear() {
+  head_.store(tail_.load(std::memory_order_acquire), std::memory_order_release);
+}
 
 }  // namespace verbena::engine

@@ -12,26 +12,29 @@ namespace verbena::engine {
 
 /// A posted send work request, in the queue's own memory.
 struct SendWqe {
-  SendRequest request{};         ///< `pieces` points into the queue's own storage
-  std::uint32_t length = 0;      ///< bytes of all pieces
-  ConstBytes inline_bytes{};     ///< when request.inline_data
+  SendRequest request{};      ///< `pieces` points into the queue's own storage
+  std::uint32_t length = 0;   ///< bytes of all pieces
+  ConstBytes inline_bytes{};  ///< when request.inline_data
 
   // The requester's own notes.
   std::uint32_t first_psn = 0;
   std::uint32_t psn_count = 0;  ///< 0 until PSNs are assigned
 };
 
-/// A bounded single-consumer queue of send work requests. Posters are serialised by their own lock (the NIC's, one a
-/// queue); the engine consumes with the shard held; the two sides meet only in the two atomic indices.
+/// A bounded single-consumer queue of send work requests. Posters are serialised by their own lock
+/// (the NIC's, one a queue); the engine consumes with the shard held; the two sides meet only in
+/// the two atomic indices.
 class SendQueue {
  public:
-  /// All storage is made here: `capacity` requests of `max_pieces` pieces and `max_inline` bytes each.
+  /// All storage is made here: `capacity` requests of `max_pieces` pieces and `max_inline` bytes
+  /// each.
   SendQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint32_t max_inline);
 
   // Poster's side.
 
-  /// Copies the request in. not_enough_memory when the queue is full, invalid_argument for too many pieces, inline data
-  /// above the limit or a total over 2^31 bytes. The engine sees it when the shard's doorbell is rung.
+  /// Copies the request in. not_enough_memory when the queue is full, invalid_argument for too many
+  /// pieces, inline data above the limit or a total over 2^31 bytes. The engine sees it when the
+  /// shard's doorbell is rung.
   [[nodiscard]] Result<void> post(const SendRequest& request);
   [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
   [[nodiscard]] std::uint32_t max_pieces() const { return max_pieces_; }

@@ -49,8 +49,12 @@ class End {
   static constexpr std::uint32_t kPd = 7;
   static constexpr std::size_t kMemory = 1 << 17;
 
-  End(std::uint32_t address, std::uint32_t number, QpType type = QpType::kRc, EngineConfig config = {})
-      : keys(64, address), engine(config, keys), source(wire::Address::from_ipv4(address)), qpn(number) {
+  End(std::uint32_t address, std::uint32_t number, QpType type = QpType::kRc,
+      EngineConfig config = {})
+      : keys(64, address),
+        engine(config, keys),
+        source(wire::Address::from_ipv4(address)),
+        qpn(number) {
     key = keys.insert({.base = memory.data(),
                        .address = reinterpret_cast<std::uint64_t>(memory.data()),
                        .length = memory.size(),
@@ -71,7 +75,9 @@ class End {
   [[nodiscard]] std::uint64_t address(std::size_t offset) const {
     return reinterpret_cast<std::uint64_t>(memory.data()) + offset;
   }
-  [[nodiscard]] Sge piece(std::size_t offset, std::uint32_t length) const { return {address(offset), length, key}; }
+  [[nodiscard]] Sge piece(std::size_t offset, std::uint32_t length) const {
+    return {address(offset), length, key};
+  }
 
   Result<void> send(SendRequest request, std::vector<Sge> pieces, Time now) {
     request.pieces = pieces;
@@ -114,19 +120,23 @@ class EngineTest : public ::testing::Test {
   End b{0x7F000002, 0x222};
   Time now{};
   /// Sees each packet before it is delivered; false loses it.
-  std::function<bool(const Datagram&, bool to_b)> filter = [](const Datagram&, bool) { return true; };
+  std::function<bool(const Datagram&, bool to_b)> filter = [](const Datagram&, bool) {
+    return true;
+  };
 
   void connect(const ConnectOptions& options = {}) {
     bring_up(a, b, options, options.psn, options.psn + 1000);
     bring_up(b, a, options, options.psn + 1000, options.psn);
   }
 
-  void bring_up(End& end, const End& peer, const ConnectOptions& options, std::uint32_t sq_psn, std::uint32_t rq_psn) {
+  void bring_up(End& end, const End& peer, const ConnectOptions& options, std::uint32_t sq_psn,
+                std::uint32_t rq_psn) {
     QpAttributes attributes;
     attributes.state = QpState::kInit;
     attributes.access = options.access;
     attributes.port = 1;
-    ASSERT_TRUE(end.engine.modify(*end.qp, attributes, kMaskState | kMaskPkeyIndex | kMaskPort | kMaskAccess, now));
+    ASSERT_TRUE(end.engine.modify(*end.qp, attributes,
+                                  kMaskState | kMaskPkeyIndex | kMaskPort | kMaskAccess, now));
     attributes.state = QpState::kRtr;
     attributes.path = {.source = end.source, .destination = peer.source, .source_port = 4791};
     attributes.path_mtu = options.mtu;
@@ -135,8 +145,8 @@ class EngineTest : public ::testing::Test {
     attributes.max_dest_rd_atomic = options.rd_atomic;
     attributes.min_rnr_timer = 1;
     ASSERT_TRUE(end.engine.modify(*end.qp, attributes,
-                                  kMaskState | kMaskPath | kMaskPathMtu | kMaskDestinationQp | kMaskRqPsn |
-                                      kMaskMaxDestRdAtomic | kMaskMinRnrTimer,
+                                  kMaskState | kMaskPath | kMaskPathMtu | kMaskDestinationQp |
+                                      kMaskRqPsn | kMaskMaxDestRdAtomic | kMaskMinRnrTimer,
                                   now));
     attributes.state = QpState::kRts;
     attributes.sq_psn = sq_psn;
@@ -146,7 +156,8 @@ class EngineTest : public ::testing::Test {
     attributes.timeout = options.timeout;
     ASSERT_TRUE(end.engine.modify(
         *end.qp, attributes,
-        kMaskState | kMaskSqPsn | kMaskMaxRdAtomic | kMaskRetryCount | kMaskRnrRetry | kMaskTimeout, now));
+        kMaskState | kMaskSqPsn | kMaskMaxRdAtomic | kMaskRetryCount | kMaskRnrRetry | kMaskTimeout,
+        now));
   }
 
   /// Everything that an end wants to send now.
@@ -157,7 +168,8 @@ class EngineTest : public ::testing::Test {
       for (const wire::Train& train : std::span(trains).first(count)) {
         for (std::uint32_t i = 0; i < train.count; ++i) {
           const wire::TrainPacket packet = wire::packet_at(train, i);
-          Datagram datagram{.bytes = std::vector<std::byte>(packet.wire_size()), .path = *train.path};
+          Datagram datagram{.bytes = std::vector<std::byte>(packet.wire_size()),
+                            .path = *train.path};
           wire::write_packet(train, packet, 0, datagram.bytes);
           out.push_back(std::move(datagram));
         }
@@ -186,7 +198,8 @@ class EngineTest : public ::testing::Test {
     return any;
   }
 
-  /// Exchanges, and lets time pass to the next deadline, until nothing is left to wait for (at most `steps` times).
+  /// Exchanges, and lets time pass to the next deadline, until nothing is left to wait for (at most
+  /// `steps` times).
   void settle(int steps = 200) {
     exchange();
     for (; steps > 0; --steps) {
@@ -201,10 +214,11 @@ class EngineTest : public ::testing::Test {
   }
 
   static void fill(End& end, std::size_t offset, std::size_t length, unsigned seed) {
-    for (std::size_t i = 0; i < length; ++i) end.memory[offset + i] = static_cast<std::byte>((i * 7 + seed) % 251);
+    for (std::size_t i = 0; i < length; ++i)
+      end.memory[offset + i] = static_cast<std::byte>((i * 7 + seed) % 251);
   }
-  [[nodiscard]] static bool same(const End& left, std::size_t left_offset, const End& right, std::size_t right_offset,
-                                 std::size_t length) {
+  [[nodiscard]] static bool same(const End& left, std::size_t left_offset, const End& right,
+                                 std::size_t right_offset, std::size_t length) {
     return std::equal(left.memory.begin() + static_cast<std::ptrdiff_t>(left_offset),
                       left.memory.begin() + static_cast<std::ptrdiff_t>(left_offset + length),
                       right.memory.begin() + static_cast<std::ptrdiff_t>(right_offset));

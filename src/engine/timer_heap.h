@@ -10,8 +10,9 @@
 
 namespace verbena::engine {
 
-/// The queue pairs that wait for a time, earliest first: a binary heap in which each stands at most once. An entry may be
-/// earlier than its queue pair's deadline, which mostly moves away while packets flow; it is looked at again when it is due.
+/// The queue pairs that wait for a time, earliest first: a binary heap in which each stands at most
+/// once. An entry may be earlier than its queue pair's deadline, which mostly moves away while
+/// packets flow; it is looked at again when it is due.
 class TimerHeap {
  public:
   explicit TimerHeap(std::size_t capacity) { entries_.reserve(capacity); }

@@ -11,10 +11,11 @@ namespace {
 constexpr std::size_t kTail = 64;  // one cache line
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 
-/// Calls visit(address, length, lkey) for the parts of the list that [offset, offset + length) touches.
+/// Calls visit(address, length, lkey) for the parts of the list that [offset, offset + length)
+/// touches.
 template <typename Visit>
-std::expected<void, MemoryError> for_each_part(std::span<const Sge> pieces, std::uint64_t offset, std::uint64_t length,
-                                               Visit visit) {
+std::expected<void, MemoryError> for_each_part(std::span<const Sge> pieces, std::uint64_t offset,
+                                               std::uint64_t length, Visit visit) {
   for (const Sge& piece : pieces) {
     if (length == 0) break;
     if (offset >= piece.length) {
@@ -31,15 +32,15 @@ std::expected<void, MemoryError> for_each_part(std::span<const Sge> pieces, std:
 
 }  // namespace
 
-std::expected<std::span<const ConstBytes>, MemoryError> TrainBatch::gather(const MemoryLookup& memory,
-                                                                           std::span<const Sge> pieces,
-                                                                           std::uint64_t offset, std::uint64_t length,
-                                                                           std::uint32_t pd) {
+std::expected<std::span<const ConstBytes>, MemoryError> TrainBatch::gather(
+    const MemoryLookup& memory, std::span<const Sge> pieces, std::uint64_t offset,
+    std::uint64_t length, std::uint32_t pd) {
   const std::size_t first = gathered_;
   const auto done = for_each_part(pieces, offset, length,
-                                  [&](std::uint64_t address, std::uint64_t part, std::uint32_t lkey)
-                                      -> std::expected<void, MemoryError> {
-                                    const auto bytes = memory.lookup(lkey, address, part, kLocalRead, pd);
+                                  [&](std::uint64_t address, std::uint64_t part,
+                                      std::uint32_t lkey) -> std::expected<void, MemoryError> {
+                                    const auto bytes =
+                                        memory.lookup(lkey, address, part, kLocalRead, pd);
                                     if (!bytes) return std::unexpected(bytes.error());
                                     gather_[gathered_++] = *bytes;
                                     return {};
@@ -51,11 +52,11 @@ std::expected<std::span<const ConstBytes>, MemoryError> TrainBatch::gather(const
   return std::span<const ConstBytes>(gather_).subspan(first, gathered_ - first);
 }
 
-std::expected<void, MemoryError> scatter(const MemoryLookup& memory, std::span<const Sge> pieces, std::uint64_t offset,
-                                         ConstBytes data, std::uint32_t pd) {
+std::expected<void, MemoryError> scatter(const MemoryLookup& memory, std::span<const Sge> pieces,
+                                         std::uint64_t offset, ConstBytes data, std::uint32_t pd) {
   return for_each_part(pieces, offset, data.size(),
-                       [&](std::uint64_t address, std::uint64_t part, std::uint32_t lkey)
-                           -> std::expected<void, MemoryError> {
+                       [&](std::uint64_t address, std::uint64_t part,
+                           std::uint32_t lkey) -> std::expected<void, MemoryError> {
                          const auto bytes = memory.lookup(lkey, address, part, kLocalWrite, pd);
                          if (!bytes) return std::unexpected(bytes.error());
                          place(bytes->data(), data.first(part));
@@ -64,11 +65,13 @@ std::expected<void, MemoryError> scatter(const MemoryLookup& memory, std::span<c
                        });
 }
 
-std::expected<void, MemoryError> check_pieces(const MemoryLookup& memory, std::span<const Sge> pieces,
-                                              std::uint32_t access, std::uint32_t pd) {
+std::expected<void, MemoryError> check_pieces(const MemoryLookup& memory,
+                                              std::span<const Sge> pieces, std::uint32_t access,
+                                              std::uint32_t pd) {
   for (const Sge& piece : pieces) {
     if (piece.length == 0) continue;
-    if (const auto bytes = memory.lookup(piece.lkey, piece.address, piece.length, access, pd); !bytes) {
+    if (const auto bytes = memory.lookup(piece.lkey, piece.address, piece.length, access, pd);
+        !bytes) {
       return std::unexpected(bytes.error());
     }
   }

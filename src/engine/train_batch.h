@@ -11,14 +11,17 @@
 
 namespace verbena::engine {
 
-/// Where queue pairs put their trains during one poll_transmit: the caller's trains, and the engine's gather entries.
+/// Where queue pairs put their trains during one poll_transmit: the caller's trains, and the
+/// engine's gather entries.
 class TrainBatch {
  public:
   TrainBatch(std::span<wire::Train> trains, std::span<ConstBytes> gather, std::uint32_t max_pieces)
       : trains_(trains), gather_(gather), max_pieces_(max_pieces) {}
 
   /// No room for another train of the most pieces.
-  [[nodiscard]] bool full() const { return used_ == trains_.size() || gather_.size() - gathered_ < max_pieces_; }
+  [[nodiscard]] bool full() const {
+    return used_ == trains_.size() || gather_.size() - gathered_ < max_pieces_;
+  }
   [[nodiscard]] std::size_t size() const { return used_; }
 
   /// The next train, cleared. Not to be called when full().
@@ -35,10 +38,9 @@ class TrainBatch {
   }
 
   /// The bytes [offset, offset + length) of a scatter/gather list, each piece looked up anew.
-  [[nodiscard]] std::expected<std::span<const ConstBytes>, MemoryError> gather(const MemoryLookup& memory,
-                                                                               std::span<const Sge> pieces,
-                                                                               std::uint64_t offset,
-                                                                               std::uint64_t length, std::uint32_t pd);
+  [[nodiscard]] std::expected<std::span<const ConstBytes>, MemoryError> gather(
+      const MemoryLookup& memory, std::span<const Sge> pieces, std::uint64_t offset,
+      std::uint64_t length, std::uint32_t pd);
 
  private:
   std::span<wire::Train> trains_;
@@ -48,16 +50,20 @@ class TrainBatch {
   std::size_t gathered_ = 0;
 };
 
-/// Copies `data` to byte `offset` of a scatter list, each piece looked up with local write access. Nothing is written
-/// beyond the list; the caller checked that the data fit.
-[[nodiscard]] std::expected<void, MemoryError> scatter(const MemoryLookup& memory, std::span<const Sge> pieces,
-                                                       std::uint64_t offset, ConstBytes data, std::uint32_t pd);
+/// Copies `data` to byte `offset` of a scatter list, each piece looked up with local write access.
+/// Nothing is written beyond the list; the caller checked that the data fit.
+[[nodiscard]] std::expected<void, MemoryError> scatter(const MemoryLookup& memory,
+                                                       std::span<const Sge> pieces,
+                                                       std::uint64_t offset, ConstBytes data,
+                                                       std::uint32_t pd);
 
 /// Whether every piece of a list can be used with `access`.
-[[nodiscard]] std::expected<void, MemoryError> check_pieces(const MemoryLookup& memory, std::span<const Sge> pieces,
+[[nodiscard]] std::expected<void, MemoryError> check_pieces(const MemoryLookup& memory,
+                                                            std::span<const Sge> pieces,
                                                             std::uint32_t access, std::uint32_t pd);
 
-/// Copies so that the last bytes become visible last, for programs that poll memory, and an aligned word in one move.
+/// Copies so that the last bytes become visible last, for programs that poll memory, and an aligned
+/// word in one move.
 void place(std::byte* to, ConstBytes data);
 
 }  // namespace verbena::engine

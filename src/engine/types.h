@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
-/// The transport's vocabulary. Numbers equal those of the verbs ABI, which `compat` asserts, so that the C ABI is a cast.
+/// The transport's vocabulary. Numbers equal those of the verbs ABI, which `compat` asserts, so
+/// that the C ABI is a cast.
 namespace verbena::engine {
 
 enum class QpType : std::uint8_t { kRc = 2, kUc = 3, kUd = 4 };

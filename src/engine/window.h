@@ -10,11 +10,13 @@
 
 namespace verbena::engine {
 
-/// Bytes that may be under way to one receiver's socket, all queue pairs together (nic.md, "Congestion"): additive
-/// increase with progress, halved on loss. The default receive buffer of a socket holds few packets, for all senders.
+/// Bytes that may be under way to one receiver's socket, all queue pairs together (nic.md,
+/// "Congestion"): additive increase with progress, halved on loss. The default receive buffer of a
+/// socket holds few packets, for all senders.
 class Window {
  public:
-  Window(std::uint32_t initial, std::uint32_t low, std::uint32_t high) : limit_(initial), low_(low), high_(high) {}
+  Window(std::uint32_t initial, std::uint32_t low, std::uint32_t high)
+      : limit_(initial), low_(low), high_(high) {}
 
   /// How many packets of `cost` may go now, up to `wanted`; at least one when nothing is under way.
   [[nodiscard]] std::uint32_t admits(std::uint32_t cost, std::uint32_t wanted) const {
@@ -39,9 +41,9 @@ class Window {
   std::uint32_t in_flight_ = 0;
 };
 
-/// The windows of an engine's peers: a peer is an address and a slot, that is, one socket. Entries are made when a queue
-/// pair reaches RTR and stay for the engine's life, at most one a queue pair that ever connected to a new peer;
-/// the least harm of a full table is a shared window.
+/// The windows of an engine's peers: a peer is an address and a slot, that is, one socket. Entries
+/// are made when a queue pair reaches RTR and stay for the engine's life, at most one a queue pair
+/// that ever connected to a new peer; the least harm of a full table is a shared window.
 class WindowTable {
  public:
   static constexpr std::size_t kMaxPeers = 4096;

@@ -24,8 +24,8 @@ struct DatagramTarget {
   std::uint32_t qkey = 0;  ///< top bit set: the queue pair's own Q_Key is used instead
 };
 
-/// A send work request as the caller describes it. Pieces are copied when it is posted; with `inline_data` set, their
-/// bytes are too, and their lkeys are ignored.
+/// A send work request as the caller describes it. Pieces are copied when it is posted; with
+/// `inline_data` set, their bytes are too, and their lkeys are ignored.
 struct SendRequest {
   std::uint64_t id = 0;
   SendOpcode opcode = SendOpcode::kSend;
@@ -39,7 +39,7 @@ struct SendRequest {
   std::uint32_t rkey = 0;
   std::uint64_t compare_or_add = 0;
   std::uint64_t swap = 0;
-  DatagramTarget target{};            ///< UD only
+  DatagramTarget target{};  ///< UD only
   std::span<const Sge> pieces{};
 };
 
@@ -48,7 +48,8 @@ struct ReceiveRequest {
   std::span<const Sge> pieces{};
 };
 
-/// A work completion. With a status other than kSuccess only id, status, qp_number and vendor_error are defined.
+/// A work completion. With a status other than kSuccess only id, status, qp_number and vendor_error
+/// are defined.
 struct Completion {
   std::uint64_t id = 0;
   Status status = Status::kSuccess;
@@ -59,14 +60,16 @@ struct Completion {
   std::uint32_t qp_number = 0;
   std::uint32_t source_qp = 0;
   std::uint16_t pkey_index = 0;
-  std::uint8_t service_level = 0;      ///< RoCE packet type for UD receives: 0xA IPv4, 0x9 IPv6 (what UCX reads)
+  std::uint8_t service_level =
+      0;  ///< RoCE packet type for UD receives: 0xA IPv4, 0x9 IPv6 (what UCX reads)
   bool with_immediate = false;
   bool with_invalidate = false;
   bool with_grh = false;
-  bool solicited = false;              ///< for notification only: solicited bit of the message, or an error
+  bool solicited = false;  ///< for notification only: solicited bit of the message, or an error
 };
 
-/// Where completions go: the NIC's completion queues. Called with the shard held; must not call back into the engine.
+/// Where completions go: the NIC's completion queues. Called with the shard held; must not call
+/// back into the engine.
 class CompletionSink {
  public:
   /// False when the queue overflowed: the engine then moves the queue pair to ERR.
