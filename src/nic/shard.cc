@@ -35,6 +35,8 @@ constexpr int kSendTries = 8;
   engine::EngineConfig made = config.engine;
   made.max_qp = config.limits.max_qp;
   made.max_pieces = config.limits.max_sge;
+  made.port_mtu = config.max_mtu;
+  made.port_mtu = config.max_mtu;
   return made;
 }
 
@@ -160,7 +162,6 @@ Result<void> Shard::modify(QueuePair& qp, const engine::QpAttributes& attributes
     const QpState state = engine_.state(*qp.transport);
     qp.set_state(state);
     if (modified && (mask & engine::kMaskState) != 0 && state == QpState::kReset) {
-      qp.receive_queue().clear();
       qp.send_cq()->purge(qp.number);
       qp.receive_cq()->purge(qp.number);
     }
@@ -211,7 +212,7 @@ std::size_t Shard::turn(Time now, Acks acks, Receive receive_too) {
     dirty_ = true;
   }
   if (dirty_) send_out(now, acks);
-  if (dirty_ || link_->poll_timeout() != link_timeout_) set_alarm(now);
+  if (dirty_ || link_->poll_timeout() != link_timeout_) set_alarm(now, acks);
   dirty_ = more_;
   return received;
 }
@@ -292,11 +293,12 @@ void Shard::raise_events() {
   }
 }
 
-void Shard::set_alarm(Time now) {
+void Shard::set_alarm(Time now, Acks acks) {
   link_timeout_ = link_->poll_timeout();
   std::optional<Time> next = earlier(engine_.poll_timeout(), link_timeout_);
   if (engine_.acks_held()) next = earlier(next, now + kHeldAck);
-  if (more_) next = earlier(next, now);
+  // Who may hold acknowledgements is expected back soon and goes on itself.
+  if (more_) next = earlier(next, acks == Acks::kHold ? now + kHeldAck : now);
   if (alarm_.set(next)) wake_wanted_ = true;
 }
 
