@@ -23,8 +23,10 @@ struct Frame {
 
 inline constexpr std::size_t kMaxFrameHeaderSize = 14 + 40 + 8;
 
-/// Parses Ethernet II, IPv4 (IHL 5, header checksum checked, not a fragment) or IPv6 (no extension
-/// headers) and UDP to port 4791. Every length is checked against the bytes that are there.
+/// Parses Ethernet II, IPv4 (IHL 5, DF, header checksum checked, not a fragment) or IPv6 (no
+/// extension headers, no IPv4-mapped address) and UDP to port 4791 whose length is that of the IP
+/// header. Every length is checked against the bytes that are there; bytes behind the IP packet are
+/// Ethernet's padding. bad_message for anything else.
 [[nodiscard]] Result<Frame> parse_frame(ConstBytes frame);
 
 /// Writes Ethernet, IP and UDP headers (DF set; IPv4 header checksum computed; UDP checksum as

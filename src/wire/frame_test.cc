@@ -119,7 +119,7 @@ TEST(Frame, RefusesWhatIsNotRoce) {
 
 TEST(Frame, NoticesEveryWrongBitInAnIpv4Header) {
   std::vector<std::byte> bytes = changed(true, 0, "");
-  for (std::size_t bit = 8 * 14; bit < 8 * 34; ++bit) {
+  for (std::size_t bit = std::size_t{8} * 14; bit < std::size_t{8} * 34; ++bit) {
     bytes[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
     EXPECT_FALSE(parse_frame(bytes)) << bit;
     bytes[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));

@@ -17,6 +17,10 @@ constexpr std::size_t kLeadingOnes =
     8;  // 64 one-bits stand for what InfiniBand has before the IP header
 constexpr std::size_t kMaskedBthByte = 4;  // FECN, BECN and reserved bits
 constexpr std::byte kOnes{0xFF};
+constexpr std::size_t kMaxPrefixSize = kLeadingOnes + kMaxIpUdpSize;
+// A copy must reach over the masked byte; with all headers in it, most packets without payload take
+// one call of the CRC.
+constexpr std::size_t kHeadSize = kMaxHeaderSize;
 
 std::uint32_t crc32(std::uint32_t state, const std::byte* from, std::size_t size) {
   return crc32_gzip_refl(state, reinterpret_cast<const unsigned char*>(from), size);
@@ -66,14 +70,13 @@ constexpr std::uint32_t go_back(std::uint32_t difference, std::size_t count) {
   return multiply(difference, multiply(kBackBytes[count & 0xFF], kBackPages[count >> 8]));
 }
 
-}  // namespace
-
-std::uint32_t icrc_start(const Path& path, std::uint16_t identification,
-                         std::size_t udp_payload_size) {
-  std::array<std::byte, kLeadingOnes + kMaxIpUdpSize> bytes;
-  std::byte* ip = bytes.data() + kLeadingOnes;
+/// What stands before the UDP payload, as the ICRC wants it. Returns its size, at most
+/// kMaxPrefixSize.
+std::size_t encode_prefix(const Path& path, std::uint16_t identification,
+                          std::size_t udp_payload_size, std::byte* to) {
+  std::byte* ip = to + kLeadingOnes;
   const std::size_t size = encode_ip_udp(path, identification, 0xFFFF, udp_payload_size, ip);
-  std::memset(bytes.data(), 0xFF, kLeadingOnes);
+  std::memset(to, 0xFF, kLeadingOnes);
   if (size == kIpv4Size + kUdpSize) {
     ip[1] = kOnes;            // ToS
     ip[8] = kOnes;            // TTL
@@ -83,21 +86,43 @@ std::uint32_t icrc_start(const Path& path, std::uint16_t identification,
     ip[1] = ip[2] = ip[3] = kOnes;
     ip[7] = kOnes;  // hop limit
   }
-  return crc32(0, bytes.data(), kLeadingOnes + size);
+  return kLeadingOnes + size;
+}
+
+/// Copies the beginning of a UDP payload, at most kHeadSize bytes, and masks what changes on the
+/// way. Returns how many. A peer's datagram may be shorter than a BTH: that is no packet, but it
+/// has a CRC.
+std::size_t copy_head(ConstBytes udp_payload, std::byte* to) {
+  const std::size_t size = std::min(udp_payload.size(), kHeadSize);
+  std::memcpy(to, udp_payload.data(), size);
+  if (size > kMaskedBthByte) to[kMaskedBthByte] = kOnes;
+  return size;
+}
+
+}  // namespace
+
+std::uint32_t icrc_start(const Path& path, std::uint16_t identification,
+                         std::size_t udp_payload_size) {
+  std::array<std::byte, kMaxPrefixSize> bytes;
+  const std::size_t size = encode_prefix(path, identification, udp_payload_size, bytes.data());
+  return crc32(0, bytes.data(), size);
 }
 
 std::uint32_t icrc_finish(std::uint32_t state, ConstBytes udp_payload) {
-  // A datagram of a peer may be shorter than a BTH: that is no packet, but it has a CRC.
-  std::array<std::byte, Bth::kSize> bth;
-  const std::size_t size = std::min(udp_payload.size(), bth.size());
-  std::memcpy(bth.data(), udp_payload.data(), size);
-  bth[kMaskedBthByte] = kOnes;
-  state = crc32(state, bth.data(), size);
+  std::array<std::byte, kHeadSize> head;
+  const std::size_t size = copy_head(udp_payload, head.data());
+  state = crc32(state, head.data(), size);
   return crc32(state, udp_payload.data() + size, udp_payload.size() - size);
 }
 
 std::uint32_t icrc(const Path& path, std::uint16_t identification, ConstBytes udp_payload) {
-  return icrc_finish(icrc_start(path, identification, udp_payload.size() + kIcrcSize), udp_payload);
+  std::array<std::byte, kMaxPrefixSize + kHeadSize> bytes;
+  const std::size_t prefix =
+      encode_prefix(path, identification, udp_payload.size() + kIcrcSize, bytes.data());
+  const std::size_t head = copy_head(udp_payload, bytes.data() + prefix);
+  const std::uint32_t state = crc32(0, bytes.data(), prefix + head);
+  if (head == udp_payload.size()) return state;
+  return crc32(state, udp_payload.data() + head, udp_payload.size() - head);
 }
 
 std::optional<std::uint16_t> icrc_solve_identification(const Path& path, ConstBytes udp_payload,

@@ -21,8 +21,8 @@ namespace verbena::wire {
                                  ConstBytes udp_payload);
 
 /// The state of the CRC after the masked IP and UDP headers, for a UDP payload of
-/// `udp_payload_size` bytes with its ICRC included. A sender computes it once a train and continues
-/// with `icrc_finish`.
+/// `udp_payload_size` bytes with its ICRC included. It serves every packet of that size and
+/// identification on the path; continue with `icrc_finish`.
 [[nodiscard]] std::uint32_t icrc_start(const Path& path, std::uint16_t identification,
                                        std::size_t udp_payload_size);
 /// Continues with BTH (masked) to pad.

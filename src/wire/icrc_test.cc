@@ -198,7 +198,7 @@ TEST(SolveIdentification, NoticesASingleWrongBit) {
   const Path path = test::random_path(random, true);
   auto payload = test::random_bytes(random, 64);
   const std::uint32_t crc = icrc(path, 0, payload);
-  for (std::size_t bit = 8 * 5; bit < 8 * payload.size(); ++bit) {
+  for (std::size_t bit = std::size_t{8} * 5; bit < 8 * payload.size(); ++bit) {
     payload[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
     EXPECT_EQ(icrc_solve_identification(path, payload, crc), std::nullopt) << bit;
     payload[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));

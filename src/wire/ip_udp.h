@@ -32,8 +32,8 @@ inline constexpr std::size_t kMaxIpv6UdpPayloadSize = 65535 - kUdpSize;
 std::size_t encode_ip_udp(const Path& path, std::uint16_t identification,
                           std::uint16_t udp_checksum, std::size_t udp_payload_size, std::byte* to);
 
-/// The GRH space of a datagram that came over `path`: the IPv6 header, or the IPv4 header in
-/// bytes 20..39 (A17.4.5.2). A receiver that cannot see the identification passes 0.
+/// The GRH space of a datagram that came over `path`: the IPv6 header, or the IPv4 header in bytes
+/// 20..39 (A17.4.5.2). A receiver that cannot see the identification passes 0.
 [[nodiscard]] Grh make_grh(const Path& path, std::uint16_t identification,
                            std::size_t udp_payload_size);
 

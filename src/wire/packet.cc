@@ -35,6 +35,25 @@ void parse_extensions(const OpcodeInfo& row, const std::byte* from, Packet& pack
   if (row.operation == Operation::kCongestion) take(packet.cnp, from);
 }
 
+std::optional<ParseError> parse_into(ConstBytes udp_payload, Packet& packet) {
+  if (udp_payload.size() < Bth::kSize + kIcrcSize) return ParseError::kTruncated;
+  packet.bth = Bth::parse(udp_payload.data());
+  const OpcodeInfo& row = packet.info();
+  if (!row.known) return ParseError::kUnknownOpcode;
+  if (packet.bth.version != 0) return ParseError::kBadVersion;
+  if (udp_payload.size() < row.header_size + kIcrcSize) return ParseError::kTruncated;
+
+  const std::size_t padded_size = udp_payload.size() - row.header_size - kIcrcSize;
+  if (padded_size % 4 != 0) return ParseError::kBadPad;
+  if (packet.bth.pad_count > padded_size) return ParseError::kBadPad;
+  if (padded_size != 0 && !row.has_payload) return ParseError::kUnexpectedPayload;
+
+  parse_extensions(row, udp_payload.data() + Bth::kSize, packet);
+  packet.payload = udp_payload.subspan(row.header_size, padded_size - packet.bth.pad_count);
+  packet.icrc = load_icrc(udp_payload.data() + udp_payload.size() - kIcrcSize);
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string_view to_string(ParseError error) {
@@ -49,24 +68,10 @@ std::string_view to_string(ParseError error) {
 }
 
 std::expected<Packet, ParseError> parse(ConstBytes udp_payload) {
-  if (udp_payload.size() < Bth::kSize + kIcrcSize) return std::unexpected(ParseError::kTruncated);
+  // One name for whatever is returned: a packet is built where the caller wants it, not copied
+  // there.
   std::expected<Packet, ParseError> result;
-  Packet& packet = *result;
-  packet.bth = Bth::parse(udp_payload.data());
-  const OpcodeInfo& row = packet.info();
-  if (!row.known) return std::unexpected(ParseError::kUnknownOpcode);
-  if (packet.bth.version != 0) return std::unexpected(ParseError::kBadVersion);
-  if (udp_payload.size() < row.header_size + kIcrcSize)
-    return std::unexpected(ParseError::kTruncated);
-
-  const std::size_t padded_size = udp_payload.size() - row.header_size - kIcrcSize;
-  if (padded_size % 4 != 0) return std::unexpected(ParseError::kBadPad);
-  if (packet.bth.pad_count > padded_size) return std::unexpected(ParseError::kBadPad);
-  if (padded_size != 0 && !row.has_payload) return std::unexpected(ParseError::kUnexpectedPayload);
-
-  parse_extensions(row, udp_payload.data() + Bth::kSize, packet);
-  packet.payload = udp_payload.subspan(row.header_size, padded_size - packet.bth.pad_count);
-  packet.icrc = load_icrc(udp_payload.data() + udp_payload.size() - kIcrcSize);
+  if (const auto error = parse_into(udp_payload, *result)) result = std::unexpected(*error);
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "wire/copy.h"
 #include "wire/icrc.h"
 
 namespace verbena::wire {
@@ -42,7 +43,7 @@ void copy_payload(const Train& train, const TrainPacket& packet, std::byte* to) 
       continue;
     }
     const std::size_t size = std::min(left, piece.size() - skip);
-    std::memcpy(to, piece.data() + skip, size);
+    copy_bytes(to, piece.data() + skip, size);
     to += size;
     left -= size;
     skip = 0;

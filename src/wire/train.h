@@ -65,8 +65,8 @@ std::size_t write_packet(const Train& train, const TrainPacket& packet,
 struct Segment {
   ConstBytes datagram{};
   Path path{};  ///< source is the sender's address, destination ours
-  std::uint16_t position =
-      0;  ///< index in the batch that the kernel delivered as one (GRO), else 0
+  /// Index in the batch that the kernel delivered as one (GRO), else 0.
+  std::uint16_t position = 0;
   /// The IPv4 identification where the link can see it (simulator, raw links); a UDP socket cannot.
   std::optional<std::uint16_t> identification{};
 };

@@ -60,7 +60,8 @@ void fill(Random& random, Sample& sample) {
   train.count = static_cast<std::uint32_t>(random.between(1, 9));
   train.segment_size = 256U << random.below(5);
   const std::uint64_t last = random.between(train.count == 1 ? 0 : 1, train.segment_size);
-  train.payload_size = static_cast<std::uint32_t>((train.count - 1) * train.segment_size + last);
+  train.payload_size =
+      static_cast<std::uint32_t>(std::uint64_t{train.count - 1} * train.segment_size + last);
   sample.payload = test::random_bytes(random, train.payload_size);
   sample.gather = cut(random, sample.payload);
   train.gather = sample.gather;
