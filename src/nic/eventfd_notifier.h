@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "base/result.h"
+#include "base/sys.h"
+#include "nic/host.h"
+
+namespace verbena::nic {
+
+/// A semaphore eventfd, which a program may put into poll, epoll or select, and make non-blocking.
+class EventfdNotifier final : public Notifier {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<Notifier>> create();
+
+  [[nodiscard]] int descriptor() const override { return fd_.get(); }
+  void signal() override;
+  [[nodiscard]] bool take() override;
+  [[nodiscard]] bool blocking() const override;
+
+ private:
+  explicit EventfdNotifier(sys::OwnedFd fd) : fd_(std::move(fd)) {}
+  sys::OwnedFd fd_;
+};
+
+}  // namespace verbena::nic

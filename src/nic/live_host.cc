@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/live_host.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "link/udp.h"
+#include "nic/eventfd_notifier.h"
+#include "nic/fabric.h"
+#include "nic/fork_ledger.h"
+#include "nic/nic.h"
+#include "nic/runner.h"
+
+namespace verbena::nic {
+namespace {
+
+Time monotonic_now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return Time(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+}
+
+class DrivenNic final : public Driven {
+ public:
+  explicit DrivenNic(Nic& nic) : nic_(nic) {}
+  bool progress(Time now, std::uint32_t budget) override { return nic_.progress(now, budget); }
+  [[nodiscard]] std::optional<Time> next_timeout() const override { return nic_.next_timeout(); }
+  [[nodiscard]] int descriptor() const override { return nic_.descriptor(); }
+  [[nodiscard]] bool polled(Time now) const override { return nic_.polled(now); }
+
+ private:
+  Nic& nic_;
+};
+
+}  // namespace
+
+struct LiveHost::Impl {
+  explicit Impl(const LiveHostOptions& the_options)
+      : options(the_options), runner(&monotonic_now, ledger) {}
+
+  const LiveHostOptions options;
+  ForkLedger ledger;
+  Runner runner;
+
+  /// Guards the rest. Held while an address is joined or left: a process has a fabric's directory
+  /// open once, and closing it a second time would drop the locks of the first.
+  std::mutex mutex;
+  std::map<wire::Address, std::weak_ptr<Fabric>> fabrics;
+  std::map<Nic*, std::unique_ptr<DrivenNic>> nics;
+
+  [[nodiscard]] bool is_open(const wire::Address& address) const {
+    return address.is_loopback() ||
+           std::ranges::find(options.open_addresses, address) != options.open_addresses.end();
+  }
+  [[nodiscard]] Result<Fabric::Slot> take_slot(const wire::Address& address);
+  [[nodiscard]] Fabric::Slot guarded(Fabric::Slot slot);
+};
+
+Result<Fabric::Slot> LiveHost::Impl::take_slot(const wire::Address& address) {
+  const std::scoped_lock lock(mutex);
+  std::weak_ptr<Fabric>& known = fabrics[address];
+  if (const auto fabric = known.lock()) return guarded(VERBENA_TRY(fabric->take_slot()));
+  Fabric::Joined joined = VERBENA_TRY(Fabric::join(address, runner, ledger));
+  known = joined.fabric;
+  return guarded(std::move(joined.slot));
+}
+
+/// Makes the slot be given back, and maybe the address be left, with the mutex held.
+Fabric::Slot LiveHost::Impl::guarded(Fabric::Slot slot) {
+  slot.lease = std::shared_ptr<const void>(this, [this, lease = slot.lease](const void*) mutable {
+    if (ledger.forked()) return;
+    const std::scoped_lock lock(mutex);
+    lease.reset();
+  });
+  return slot;
+}
+
+LiveHost::LiveHost(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LiveHost::~LiveHost() = default;
+
+Result<std::unique_ptr<LiveHost>> LiveHost::create(const LiveHostOptions& options) {
+  return std::unique_ptr<LiveHost>(new LiveHost(std::make_unique<Impl>(options)));
+}
+
+wire::Address LiveHost::default_address() {
+  const wire::Address usual = wire::Address::from_ipv4(0x7F000001);
+  if (is_available(usual)) return usual;
+  return wire::Address::from_ipv4(0x7F800000U | (sys::geteuid() & 0x7FFFFFU));
+}
+
+void LiveHost::mark_forked() { impl_->ledger.close_all(); }
+
+Time LiveHost::now() { return monotonic_now(); }
+
+std::uint64_t LiveHost::random() {
+  std::uint64_t value = 0;
+  // Never fails or comes short for eight bytes once the kernel has its entropy.
+  long size = -1;
+  for (int i = 0; i < 100 && size != sizeof value; ++i)
+    size = ::syscall(SYS_getrandom, &value, sizeof value, 0);
+  VERBENA_CHECK(size == sizeof value);
+  return value;
+}
+
+Result<Attachment> LiveHost::attach(const wire::Address& address) {
+  if (impl_->ledger.forked())
+    return fail(std::errc::no_such_device, "the NIC belongs to the process that forked this one");
+  if (!impl_->is_open(address))
+    return fail(std::errc::permission_denied,
+                fmt::format("{} is not open for RoCE: only loopback addresses are, and those that "
+                            "the settings name",
+                            wire::to_string(address)));
+  Fabric::Slot slot = VERBENA_TRY(impl_->take_slot(address));
+  Attachment attachment;
+  attachment.slot = slot.number;
+  attachment.link = VERBENA_TRY(link::UdpLink::create(slot.socket, std::move(slot.lease)));
+  return attachment;
+}
+
+Result<std::unique_ptr<Notifier>> LiveHost::make_notifier() { return EventfdNotifier::create(); }
+
+void LiveHost::adopt(Nic& nic) {
+  auto driven = std::make_unique<DrivenNic>(nic);
+  DrivenNic& reference = *driven;
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    impl_->nics[&nic] = std::move(driven);
+  }
+  // attach() has started the thread, so this fails only when descriptors run out.
+  if (const auto adopted = impl_->runner.adopt(reference); !adopted)
+    log(LogLevel::kError, "nothing drives {} in the background: {}", nic.config().name,
+        adopted.error().message);
+}
+
+void LiveHost::release(Nic& nic) {
+  std::unique_ptr<DrivenNic> driven;
+  if (impl_->ledger.forked()) return;
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    const auto found = impl_->nics.find(&nic);
+    if (found == impl_->nics.end()) return;
+    driven = std::move(found->second);
+    impl_->nics.erase(found);
+  }
+  impl_->runner.release(*driven);
+}
+
+void LiveHost::wake(Nic&) { impl_->runner.wake(); }
+
+Waited LiveHost::wait(const std::function<bool()>& ready, Notifier* notifier) {
+  constexpr long kFirstPause = 20'000;
+  constexpr long kLongestPause = 2'000'000;
+  long pause = kFirstPause;
+  while (!ready()) {
+    if (impl_->ledger.forked()) return Waited::kInterrupted;
+    pollfd poll{
+        .fd = notifier != nullptr ? notifier->descriptor() : -1, .events = POLLIN, .revents = 0};
+    const timespec timeout{.tv_sec = 0, .tv_nsec = pause};
+    const int result =
+        notifier != nullptr ? sys::ppoll(&poll, 1, nullptr) : sys::ppoll(nullptr, 0, &timeout);
+    if (result < 0) return Waited::kInterrupted;
+    pause = std::min(2 * pause, kLongestPause);
+  }
+  return Waited::kReady;
+}
+
+}  // namespace verbena::nic

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "nic/host.h"
+#include "wire/address.h"
+
+namespace verbena::nic {
+
+struct LiveHostOptions {
+  /// Addresses beside loopback (127.0.0.0/8, ::1) at which NICs may be; the machine has them.
+  std::vector<wire::Address> open_addresses{};
+  /// Every packet goes into this pcapng file, behind what is in it; empty for none.
+  std::string capture_file{};
+  /// No more packets are written when the file has reached this size.
+  std::uint64_t capture_limit = std::uint64_t{4} << 30;
+  /// A fault plan in the words of `link/fault.h`; empty for none. Each attachment runs the plan
+  /// with its slot added to the seed.
+  std::string faults{};
+};
+
+/// The real world: the monotonic clock, the kernel's entropy, UDP sockets that the processes of a
+/// user share at an address, eventfds, ppoll, and the runner's thread, which starts with the first
+/// attach().
+///
+/// Threads: all calls from any thread. NICs are closed before their host is destroyed. One host a
+/// process: a second one is refused at an address where the first is.
+///
+/// Forks: the child has no runner, and descriptors that must not live on in it. pthread_atfork's
+/// child handler calls mark_forked(); the child then makes a host of its own, and everything opened
+/// with the old one, which may be leaked or destroyed, is dead: attach() fails, wait() returns.
+class LiveHost final : public Host {
+ public:
+  /// invalid_argument for a fault plan that is none; for a capture file what the system says.
+  [[nodiscard]] static Result<std::unique_ptr<LiveHost>> create(const LiveHostOptions& options);
+  ~LiveHost() override;
+
+  /// Where a user's NIC is when nothing else was said: 127.0.0.1 when it is free or this user's
+  /// already, else an address in 127.128.0.0/9 made from the user's number.
+  [[nodiscard]] static wire::Address default_address();
+
+  /// In a forked child, before anything else of this class. Async-signal-safe.
+  void mark_forked();
+
+  [[nodiscard]] Time now() override;
+  [[nodiscard]] std::uint64_t random() override;
+  [[nodiscard]] Result<Attachment> attach(const wire::Address& address) override;
+  [[nodiscard]] Result<std::unique_ptr<Notifier>> make_notifier() override;
+  void adopt(Nic& nic) override;
+  void release(Nic& nic) override;
+  void wake(Nic& nic) override;
+  /// With a notifier, ready() takes from it: a count that ready() leaves makes the thread spin.
+  /// Without one ready() is asked every now and then, at most 2 ms apart.
+  [[nodiscard]] Waited wait(const std::function<bool()>& ready, Notifier* notifier) override;
+
+ private:
+  struct Impl;
+  explicit LiveHost(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace verbena::nic

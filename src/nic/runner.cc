@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/runner.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <span>
+
+#include "base/check.h"
+
+namespace verbena::nic {
+namespace {
+
+constexpr std::uint32_t kBudget = 64;
+constexpr int kRounds = 16;  ///< of progress before others get a turn
+constexpr Time kNever = Time::max();
+constexpr Time kAtOnce = Time::min();
+constexpr std::size_t kStackSize = 1 << 20;
+constexpr int kFruitless = 1000;
+constexpr Duration kBackOff = std::chrono::milliseconds(1);
+constexpr Duration kShortestSleep = std::chrono::microseconds(5);
+
+}  // namespace
+
+/// Holds the runner's mutex for a caller, and gets it although the runner is busy.
+class Runner::Turn {
+ public:
+  explicit Turn(Runner& runner) : runner_(runner) {
+    runner_.waiting_.fetch_add(1);
+    // An idle runner holds nothing; a busy one looks at waiting_ between its passes.
+    runner_.mutex_.lock();
+    runner_.waiting_.fetch_sub(1);
+  }
+  ~Turn() { runner_.mutex_.unlock(); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  Runner& runner_;
+};
+
+Runner::Runner(std::function<Time()> clock, ForkLedger& ledger)
+    : clock_(std::move(clock)), ledger_(ledger) {}
+
+Runner::~Runner() {
+  if (ledger_.forked() || !started_) return;
+  stop_.store(true);
+  wake();
+  ::pthread_join(thread_, nullptr);
+  VERBENA_CHECK(entries_.empty() && watches_.empty());
+}
+
+/// With the mutex held.
+Result<void> Runner::start() {
+  if (started_) return {};
+  epoll_ = LedgerFd(ledger_, sys::move_high(sys::OwnedFd(sys::epoll_create())));
+  doorbell_ =
+      LedgerFd(ledger_, sys::move_high(sys::OwnedFd(sys::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))));
+  epoll_event event{.events = EPOLLIN, .data = {.fd = doorbell_.get()}};
+  if (!epoll_ || !doorbell_ ||
+      sys::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, doorbell_.get(), &event) != 0) {
+    const int error = errno;
+    return fail(static_cast<std::errc>(error), fmt::format("the runner cannot be set up: {}",
+                                                           std::generic_category().message(error)));
+  }
+  // The program's handlers run in the program's threads.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_attr_t attributes;
+  ::pthread_attr_init(&attributes);
+  ::pthread_attr_setstacksize(&attributes, kStackSize);
+  const int error = ::pthread_create(&thread_, &attributes, &Runner::thread_main, this);
+  ::pthread_attr_destroy(&attributes);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0)
+    return fail(static_cast<std::errc>(error), fmt::format("no thread for the runner: {}",
+                                                           std::generic_category().message(error)));
+  started_ = true;
+  return {};
+}
+
+Result<void> Runner::adopt(Driven& driven) {
+  const Turn turn(*this);
+  VERBENA_TRY(start());
+  Entry entry{.driven = &driven, .fd = driven.descriptor()};
+  epoll_event event{.events = EPOLLIN, .data = {.fd = entry.fd}};
+  if (entry.fd >= 0 && sys::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, entry.fd, &event) != 0)
+    return fail(static_cast<std::errc>(errno), "the runner cannot watch the link's descriptor");
+  entries_.push_back(entry);
+  wake();
+  return {};
+}
+
+void Runner::release(Driven& driven) {
+  if (ledger_.forked()) return;
+  const Turn turn(*this);
+  const auto found = std::ranges::find(entries_, &driven, &Entry::driven);
+  if (found == entries_.end()) return;
+  // The socket lives on in other processes, so closing it would not take it out of epoll.
+  if (!found->away && found->fd >= 0)
+    sys::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->fd, nullptr);
+  entries_.erase(found);
+}
+
+Result<void> Runner::watch(int fd, std::function<void()> readable) {
+  const Turn turn(*this);
+  VERBENA_TRY(start());
+  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+  if (sys::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
+    return fail(static_cast<std::errc>(errno), "the runner cannot watch a listener");
+  watches_.push_back({.fd = fd, .readable = std::move(readable)});
+  return {};
+}
+
+void Runner::unwatch(int fd) {
+  if (ledger_.forked()) return;
+  const Turn turn(*this);
+  sys::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  std::erase_if(watches_, [fd](const Watch& watch) { return watch.fd == fd; });
+}
+
+void Runner::wake() {
+  if (ledger_.forked()) return;
+  pending_.store(true);
+  // Either the runner sees the flag before it sleeps, or this sees that it sleeps.
+  if (!sleeping_.load() || !sleeping_.exchange(false)) return;
+  const std::uint64_t one = 1;
+  static_cast<void>(sys::write(doorbell_.get(), &one, sizeof one));
+}
+
+void* Runner::thread_main(void* self) {
+  ::prctl(PR_SET_NAME, "verbena-runner");
+  // Timers of 100 µs make no sense with the usual slack of 50.
+  ::prctl(PR_SET_TIMERSLACK, 1000UL);
+  static_cast<Runner*>(self)->run();
+  return nullptr;
+}
+
+void Runner::run() {
+  while (!stop_.load()) {
+    const Time until = pass();
+    constexpr int kYields = 1000;
+    for (int i = 0; i < kYields && waiting_.load() != 0; ++i) ::sched_yield();
+    sleep(until);
+  }
+}
+
+/// Everybody gets what is due. Returns when to be here again.
+Time Runner::pass() {
+  const std::scoped_lock lock(mutex_);
+  const bool woken = pending_.exchange(false);
+  Time until = kNever;
+  for (Entry& entry : entries_) until = std::min(until, attend(entry, clock_(), woken));
+  return until;
+}
+
+Time Runner::attend(Entry& entry, Time now, bool woken) {
+  if (entry.away) {
+    if (entry.driven->polled(now)) {
+      if (now >= entry.tick) entry.tick = now + kTick;
+      return entry.tick;
+    }
+    if (now < entry.tick && !woken) return entry.tick;
+    come_back(entry, now);
+  } else if (now >= entry.armed_until && entry.driven->polled(now)) {
+    leave(entry, now);
+    return entry.tick;
+  }
+  return drive(entry, now);
+}
+
+Time Runner::drive(Entry& entry, Time now) {
+  bool worked = false;
+  for (int i = 0; i < kRounds; ++i) {
+    if (!entry.driven->progress(now, kBudget)) {
+      // A descriptor that stays readable with nothing to read must not spin for ever.
+      entry.fruitless = worked || !entry.readable ? 0 : entry.fruitless + 1;
+      entry.readable = false;
+      if (entry.fruitless > kFruitless) {
+        entry.fruitless = 0;
+        leave(entry, now);
+        entry.tick = now + kBackOff;
+        return entry.tick;
+      }
+      const std::optional<Time> next = entry.driven->next_timeout();
+      if (!next) return kNever;
+      return std::max(*next, now + kShortestSleep);
+    }
+    worked = true;
+    now = clock_();
+  }
+  entry.fruitless = 0;
+  return kAtOnce;
+}
+
+void Runner::leave(Entry& entry, Time now) {
+  if (entry.fd >= 0) sys::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, entry.fd, nullptr);
+  entry.away = true;
+  entry.tick = now + kTick;
+}
+
+void Runner::come_back(Entry& entry, Time now) {
+  epoll_event event{.events = EPOLLIN, .data = {.fd = entry.fd}};
+  if (entry.fd >= 0) sys::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, entry.fd, &event);
+  entry.away = false;
+  if (entry.misses == 0 || now - entry.first_miss > kMissWindow) {
+    entry.misses = 0;
+    entry.first_miss = now;
+  }
+  if (++entry.misses < kMisses) return;
+  entry.misses = 0;
+  entry.armed_until = now + kArmed;
+}
+
+void Runner::sleep(Time until) {
+  timespec timeout{};
+  const bool at_once = until == kAtOnce;
+  if (!at_once && until != kNever) {
+    const Duration left = std::max(until - clock_(), Duration::zero());
+    timeout.tv_sec = std::chrono::duration_cast<std::chrono::seconds>(left).count();
+    timeout.tv_nsec = (left % std::chrono::seconds(1)).count();
+  }
+  sleeping_.store(true);
+  const bool awake = pending_.load() || stop_.load();
+  if (awake) sleeping_.store(false);
+  if (awake) timeout = {};
+  std::array<epoll_event, 32> events;
+  const bool for_ever = !awake && until == kNever;
+  const int count =
+      sys::epoll_wait(epoll_.get(), events.data(), events.size(), for_ever ? nullptr : &timeout);
+  sleeping_.store(false);
+  wakeups_.fetch_add(1, std::memory_order_relaxed);
+  if (count <= 0) return;
+  const std::scoped_lock lock(mutex_);
+  for (const epoll_event& event : std::span(events).first(static_cast<std::size_t>(count)))
+    dispatch(event.data.fd);
+}
+
+/// With the mutex held.
+void Runner::dispatch(int fd) {
+  if (fd == doorbell_.get()) {
+    std::uint64_t count = 0;
+    static_cast<void>(sys::read(fd, &count, sizeof count));
+    return;
+  }
+  for (Entry& entry : entries_) {
+    if (entry.fd == fd) entry.readable = true;
+  }
+  for (const Watch& watch : watches_) {
+    if (watch.fd == fd) watch.readable();
+  }
+}
+
+}  // namespace verbena::nic

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/result.h"
+#include "base/sys.h"
+#include "base/time.h"
+#include "nic/fabric.h"
+#include "nic/fork_ledger.h"
+
+namespace verbena::nic {
+
+/// What the runner drives: a NIC, by the four functions of Nic of the same names.
+class Driven {
+ public:
+  Driven() = default;
+  Driven(const Driven&) = delete;
+  Driven& operator=(const Driven&) = delete;
+  virtual ~Driven() = default;
+  virtual bool progress(Time now, std::uint32_t budget) = 0;
+  [[nodiscard]] virtual std::optional<Time> next_timeout() const = 0;
+  [[nodiscard]] virtual int descriptor() const = 0;
+  [[nodiscard]] virtual bool polled(Time now) const = 0;
+};
+
+/// The process's one background thread, "verbena-runner": it drives NICs while no application
+/// thread does, because one-sided operations and acknowledgements must go on, and answers those who
+/// join an address. It blocks every signal and sleeps in epoll when there is nothing to do.
+///
+/// While an application thread polls a NIC, the runner leaves it alone: it takes the NIC's socket
+/// out of epoll, since waking up for each packet would cost the poller microseconds, and looks
+/// every kTick whether the thread is still there. After kMisses times within kMissWindow that it
+/// was not, the NIC stays in epoll for kArmed (`nic.md`, Progress).
+///
+/// Threads: all calls from any thread but the runner's own; wake() from that one too.
+class Runner final : public Watcher {
+ public:
+  static constexpr Duration kTick = std::chrono::microseconds(100);
+  static constexpr Duration kArmed = std::chrono::milliseconds(100);
+  static constexpr int kMisses = 8;
+  static constexpr Duration kMissWindow = std::chrono::milliseconds(10);
+
+  /// `clock` tells the time of `Timeline`; `ledger` outlives the runner. The thread is started by
+  /// the first adopt() or watch().
+  Runner(std::function<Time()> clock, ForkLedger& ledger);
+  ~Runner() override;
+
+  [[nodiscard]] Result<void> adopt(Driven& driven);
+  /// On return the runner does not touch it any more.
+  void release(Driven& driven);
+  /// Somebody has something to do for the runner: a store and a load when it is awake.
+  void wake();
+
+  Result<void> watch(int fd, std::function<void()> readable) override;
+  void unwatch(int fd) override;
+
+  /// How often the thread woke up, for tests: an idle one does not.
+  [[nodiscard]] std::uint64_t wakeups() const { return wakeups_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Entry {
+    Driven* driven = nullptr;
+    int fd = -1;
+    bool away = false;      ///< out of epoll, because an application thread polls
+    bool readable = false;  ///< says epoll
+    Time tick{};            ///< when to look again, while away
+    Time armed_until{};
+    int misses = 0;
+    Time first_miss{};
+    int fruitless = 0;  ///< times in a row that epoll called and there was nothing to do
+  };
+  struct Watch {
+    int fd = -1;
+    std::function<void()> readable;
+  };
+  class Turn;
+
+  [[nodiscard]] Result<void> start();
+  static void* thread_main(void* self);
+  void run();
+  [[nodiscard]] Time pass();
+  [[nodiscard]] Time attend(Entry& entry, Time now, bool woken);
+  [[nodiscard]] Time drive(Entry& entry, Time now);
+  void leave(Entry& entry, Time now);
+  void come_back(Entry& entry, Time now);
+  void sleep(Time until);
+  void dispatch(int fd);
+
+  std::function<Time()> clock_;
+  ForkLedger& ledger_;
+  LedgerFd epoll_;
+  LedgerFd doorbell_;
+
+  std::atomic<bool> pending_{false};
+  std::atomic<bool> sleeping_{false};
+  std::atomic<bool> stop_{false};
+  std::atomic<std::uint64_t> wakeups_{0};
+
+  std::atomic<int> waiting_{0};  ///< threads that want the mutex: the runner lets them pass
+  std::mutex mutex_;             ///< held while the runner is about its work; guards the rest
+  bool started_ = false;
+  pthread_t thread_{};
+  std::vector<Entry> entries_;
+  std::vector<Watch> watches_;
+};
+
+}  // namespace verbena::nic
