@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <limits>
 #include <optional>
@@ -27,11 +28,12 @@ class Alarm {
     return true;
   }
 
-  /// The host asks before it sleeps.
-  [[nodiscard]] std::optional<Time> promise() {
+  /// The host asks before it sleeps; it comes back at `latest` anyhow.
+  [[nodiscard]] std::optional<Time> promise(std::optional<Time> latest) {
+    const Duration::rep at_latest = latest ? latest->time_since_epoch().count() : kNever;
     Duration::rep next = next_.load();
     for (;;) {  // ends when the time stands still for one look; whoever moves it holds the shard
-      promised_.store(next);
+      promised_.store(std::min(next, at_latest));
       const Duration::rep again = next_.load();
       if (again == next) break;
       next = again;

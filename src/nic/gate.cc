@@ -35,14 +35,14 @@ bool Gate::leave_for_good() {
 
 void Gate::ring(Doorbell& bell) {
   if (bell.rung.exchange(true)) return;
-  Doorbell* head = bells_.load(std::memory_order_relaxed);
+  Doorbell* head = bells_.load();
   do {
     bell.next = head;
   } while (!bells_.compare_exchange_weak(head, &bell));
 }
 
 Doorbell* Gate::take() {
-  if (bells_.load(std::memory_order_relaxed) == nullptr) return nullptr;
+  if (bells_.load() == nullptr) return nullptr;
   Doorbell* newest = bells_.exchange(nullptr);
   Doorbell* oldest = nullptr;
   while (newest != nullptr) {

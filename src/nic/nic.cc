@@ -171,10 +171,10 @@ bool Nic::progress(Time now, std::uint32_t budget) {
   return worked;
 }
 
-std::optional<Time> Nic::next_timeout() const {
+std::optional<Time> Nic::next_timeout(std::optional<Time> at_latest) const {
   std::optional<Time> next;
   for (const auto& shard : impl_->shards) {
-    const auto timeout = shard->next_timeout();
+    const auto timeout = shard->next_timeout(at_latest);
     if (timeout && (!next || *timeout < *next)) next = timeout;
   }
   return next;

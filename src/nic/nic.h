@@ -110,8 +110,10 @@ class Nic {
   /// Receives, times out, sends; at most `budget` datagrams. Returns whether there was something to
   /// do. Gives way when another thread drives the shard.
   bool progress(Time now, std::uint32_t budget);
-  /// When progress() should be called although the link is silent.
-  [[nodiscard]] std::optional<Time> next_timeout() const;
+  /// When progress() should be called although the link is silent. A host asks before it sleeps,
+  /// and says when it comes back `at_latest` anyhow: it is woken only for something earlier.
+  [[nodiscard]] std::optional<Time> next_timeout(
+      std::optional<Time> at_latest = std::nullopt) const;
   /// The link's descriptor for the runner's epoll, -1 when there is none.
   [[nodiscard]] int descriptor() const;
   /// True while an application thread polls often enough to do the runner's work (POLLED,

@@ -79,9 +79,8 @@ Result<void> Nic::Impl::check_init(const QpInit& init) const {
   if (init.send_cq == nullptr || init.receive_cq == nullptr) {
     return refuse("a queue pair needs two completion queues");
   }
-  if (init.type != engine::QpType::kRc && init.type != engine::QpType::kUc &&
-      init.type != engine::QpType::kUd) {
-    return refuse("unknown queue pair type");
+  if (init.type != engine::QpType::kRc && init.type != engine::QpType::kUd) {
+    return fail(std::errc::operation_not_supported, "queue pairs are RC or UD");
   }
   if (init.max_send_wr > limits.max_qp_wr || init.max_receive_wr > limits.max_qp_wr) {
     return refuse("more work requests than max_qp_wr");

@@ -76,7 +76,9 @@ class Shard {
   /// A completion queue overflowed: at the end of the turn its queue pairs go to ERR.
   void note_overrun() { overruns_.store(true, std::memory_order_release); }
 
-  [[nodiscard]] std::optional<Time> next_timeout() { return alarm_.promise(); }
+  [[nodiscard]] std::optional<Time> next_timeout(std::optional<Time> latest) {
+    return alarm_.promise(latest);
+  }
   [[nodiscard]] int descriptor() const { return link_->descriptor(); }
   [[nodiscard]] std::optional<std::uint16_t> source_port() const { return link_->source_port(); }
 
@@ -97,7 +99,7 @@ class Shard {
   void send(std::span<const wire::Train> trains, Time now);
   void fail_overrun(Time now);
   void raise_events();
-  void set_alarm(Time now);
+  void set_alarm(Time now, engine::Acks acks);
 
   /// Leaves, serving the bells that were rung meanwhile. Returns whether the host has to be woken.
   [[nodiscard]] bool leave(Time now, engine::Acks acks);
