@@ -1,65 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/datagram.h"
 
-#include <algorithm>
-#include <array>
-
-#include "base/bytes.h"
 #include "engine/mutants.h"
 #include "engine/psn.h"
 #include "engine/queue_pair.h"
+#include "wire/ip_udp.h"
 
 namespace verbena::engine {
 namespace {
 
 constexpr std::uint32_t kQkeyFromQp = 0x8000'0000;  ///< top bit: the queue pair's own Q_Key is sent
 constexpr std::uint32_t kTurnTrains = 64;
-constexpr std::uint8_t kProtocolUdp = 17;
-constexpr std::uint16_t kDontFragment = 0x4000;
-constexpr std::size_t kIpv4Size = 20;
-constexpr std::size_t kUdpSize = 8;
 constexpr std::uint8_t kPacketTypeIpv4 = 0xA;  ///< what UCX reads from wc.sl
 constexpr std::uint8_t kPacketTypeIpv6 = 0x9;
-
-std::uint16_t ipv4_checksum(std::span<const std::byte, kIpv4Size> header) {
-  std::uint32_t sum = 0;
-  for (std::size_t i = 0; i < kIpv4Size; i += 2) sum += load_be<std::uint16_t>(header.data() + i);
-  sum = (sum & 0xFFFF) + (sum >> 16);
-  sum = (sum & 0xFFFF) + (sum >> 16);
-  return static_cast<std::uint16_t>(~sum);
-}
-
-/// The 40 bytes in front of a datagram's data: an IPv6 header, or 20 undefined bytes (ours are
-/// zero) and the IPv4 header (A17.4.5.2).
-wire::Grh grh_of(const wire::Segment& segment) {
-  wire::Grh grh;
-  const wire::Path& path = segment.path;
-  std::byte* const to = grh.bytes.data();
-  const auto udp_size = static_cast<std::uint16_t>(kUdpSize + segment.datagram.size());
-  if (!path.destination.is_ipv4()) {
-    store_be<std::uint32_t>(
-        to, 0x6000'0000u | (std::uint32_t{path.traffic_class} << 20) | (path.flow_label & 0xFFFFF));
-    store_be<std::uint16_t>(to + 4, udp_size);
-    to[6] = std::byte{kProtocolUdp};
-    to[7] = std::byte{path.hop_limit};
-    std::ranges::copy(path.source.gid, to + 8);
-    std::ranges::copy(path.destination.gid, to + 24);
-    return grh;
-  }
-  std::byte* const ip = to + 20;
-  ip[0] = std::byte{0x45};
-  ip[1] = std::byte{path.traffic_class};
-  store_be<std::uint16_t>(ip + 2, static_cast<std::uint16_t>(kIpv4Size + udp_size));
-  store_be<std::uint16_t>(ip + 4, segment.identification.value_or(0));
-  store_be<std::uint16_t>(ip + 6, kDontFragment);
-  ip[8] = std::byte{path.hop_limit};
-  ip[9] = std::byte{kProtocolUdp};
-  store_be<std::uint32_t>(ip + 12, path.source.ipv4());
-  store_be<std::uint32_t>(ip + 16, path.destination.ipv4());
-  store_be<std::uint16_t>(ip + 10,
-                          ipv4_checksum(std::span<const std::byte, kIpv4Size>(ip, kIpv4Size)));
-  return grh;
-}
 
 }  // namespace
 
@@ -181,7 +134,8 @@ void Datagram::handle(const wire::Packet& packet, const wire::Segment& segment) 
   }
   if (!receives.take(receive_)) return;
   Completion completion{.id = receive_.id, .qp_number = qp_.config().number};
-  const wire::Grh header = grh_of(segment);
+  const wire::Grh header =
+      wire::make_grh(segment.path, segment.identification.value_or(0), segment.datagram.size());
   const std::uint32_t pd = qp_.config().pd;
   const bool placed =
       (!grh || scatter(core_.memory, receive_.pieces, 0, header.bytes, pd)) &&

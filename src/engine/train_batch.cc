@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "wire/copy.h"
+
 namespace verbena::engine {
 namespace {
 
@@ -88,7 +90,7 @@ void place(std::byte* to, ConstBytes data) {
   }
   if (data.size() > kTail) {
     const std::size_t front = data.size() - kTail;
-    std::memcpy(to, data.data(), front);
+    wire::copy_bytes(to, data.data(), front);
     std::atomic_thread_fence(std::memory_order_release);
     to += front;
     data = data.subspan(front);
