@@ -20,8 +20,14 @@ endif()
 
 find_program(VERBENA_CCACHE ccache)
 if(VERBENA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_C_COMPILER_LAUNCHER "${VERBENA_CCACHE}")
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${VERBENA_CCACHE}")
+  # A user without a home of its own (nobody, many a CI) cannot use the cache.
+  execute_process(COMMAND sh -c [[d=$("$0" -k cache_dir) && mkdir -p "$d" && test -w "$d"]]
+                          "${VERBENA_CCACHE}"
+                  RESULT_VARIABLE ccache_status OUTPUT_QUIET ERROR_QUIET)
+  if(ccache_status EQUAL 0)
+    set(CMAKE_C_COMPILER_LAUNCHER "${VERBENA_CCACHE}")
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${VERBENA_CCACHE}")
+  endif()
 endif()
 
 # Linked by every target of ours, and by nothing else.
