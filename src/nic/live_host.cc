@@ -11,6 +11,8 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "link/capture.h"
+#include "link/fault.h"
 #include "link/udp.h"
 #include "nic/eventfd_notifier.h"
 #include "nic/fabric.h"
@@ -21,11 +23,13 @@
 namespace verbena::nic {
 namespace {
 
-Time monotonic_now() {
+Duration read_clock(clockid_t clock) {
   timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return Time(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+  ::clock_gettime(clock, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
 }
+
+Time monotonic_now() { return Time(read_clock(CLOCK_MONOTONIC)); }
 
 class DrivenNic final : public Driven {
  public:
@@ -46,6 +50,8 @@ struct LiveHost::Impl {
       : options(the_options), runner(&monotonic_now, ledger) {}
 
   const LiveHostOptions options;
+  std::optional<link::FaultPlan> faults{};
+  std::shared_ptr<link::CaptureFile> capture{};
   ForkLedger ledger;
   Runner runner;
 
@@ -86,7 +92,12 @@ LiveHost::LiveHost(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 LiveHost::~LiveHost() = default;
 
 Result<std::unique_ptr<LiveHost>> LiveHost::create(const LiveHostOptions& options) {
-  return std::unique_ptr<LiveHost>(new LiveHost(std::make_unique<Impl>(options)));
+  auto impl = std::make_unique<Impl>(options);
+  if (!options.faults.empty()) impl->faults = VERBENA_TRY(link::parse_fault_plan(options.faults));
+  if (!options.capture_file.empty())
+    impl->capture =
+        VERBENA_TRY(link::CaptureFile::open(options.capture_file, options.capture_limit));
+  return std::unique_ptr<LiveHost>(new LiveHost(std::move(impl)));
 }
 
 wire::Address LiveHost::default_address() {
@@ -121,6 +132,16 @@ Result<Attachment> LiveHost::attach(const wire::Address& address) {
   Attachment attachment;
   attachment.slot = slot.number;
   attachment.link = VERBENA_TRY(link::UdpLink::create(slot.socket, std::move(slot.lease)));
+  if (impl_->faults) {
+    link::FaultPlan plan = *impl_->faults;
+    plan.seed += slot.number;
+    attachment.link = std::make_unique<link::FaultLink>(std::move(attachment.link), plan);
+  }
+  if (impl_->capture) {
+    const Duration since_epoch = read_clock(CLOCK_REALTIME) - read_clock(CLOCK_MONOTONIC);
+    attachment.link = std::make_unique<link::CaptureLink>(std::move(attachment.link),
+                                                          impl_->capture, since_epoch);
+  }
   return attachment;
 }
 

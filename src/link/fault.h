@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/random.h"
+#include "link/fault_plan.h"
+#include "link/link.h"
+
+namespace verbena::link {
+
+/// A link that disturbs what comes in through another one, by a plan and its seed. What goes out is
+/// left alone: the other end's link disturbs it there.
+///
+/// What is held back is copied, in storage made with the link; when that is full, a datagram that
+/// should be held back or corrupted is dropped. A datagram above kMaxHeld bytes is never held nor
+/// corrupted. The plan's chances are drawn in the order of arrival, so they do not depend on time.
+class FaultLink final : public Link {
+ public:
+  /// The largest packet has 4096 bytes of payload and less than 100 around it.
+  static constexpr std::size_t kMaxHeldSize = 4352;
+  static constexpr std::size_t kMaxHeld = 256;
+  /// A reordered datagram waits for up to this many others, and not longer than kReorderTime.
+  static constexpr std::uint64_t kReorderDistance = 8;
+  static constexpr Duration kReorderTime = std::chrono::milliseconds(1);
+
+  struct Counters {
+    std::uint64_t received = 0;
+    std::array<std::uint64_t, kFaults> faults{};  ///< by Fault
+    std::uint64_t overflows = 0;                  ///< dropped because too many were held back
+  };
+
+  FaultLink(std::unique_ptr<Link> inner, const FaultPlan& plan);
+
+  std::size_t send(std::span<const wire::Train> trains, Time now) override {
+    return inner_->send(trains, now);
+  }
+  std::size_t receive(std::span<wire::Segment> segments, Time now) override;
+  [[nodiscard]] std::optional<Time> poll_timeout() const override;
+  [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
+    return inner_->source_port();
+  }
+  [[nodiscard]] int descriptor() const override { return inner_->descriptor(); }
+
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+
+ private:
+  /// A rule at work.
+  struct Rule {
+    FaultRule rule{};
+    Random random{0};
+    std::uint64_t matched = 0;
+  };
+  struct Slot {
+    enum class State : std::uint8_t { kFree, kHeld, kLent };
+    State state = State::kFree;
+    wire::Segment segment{};
+    Time due{};
+    std::uint64_t after = 0;  ///< goes when so many have arrived; 0: by time only
+    std::uint64_t order = 0;
+  };
+  using Decision = std::array<bool, kFaults>;
+
+  [[nodiscard]] Decision decide(const wire::Segment& segment);
+  void take(wire::Segment segment, Time now, std::span<wire::Segment> out, std::size_t& filled);
+  [[nodiscard]] Slot* copy(const wire::Segment& segment);
+  void flip_a_bit(Slot& slot);
+  void hold(Slot& slot, const Decision& decision, Time now);
+  [[nodiscard]] Slot* next_due(Time now);
+
+  std::unique_ptr<Link> inner_;
+  Duration delay_min_;
+  Duration delay_max_;
+  std::vector<Rule> rules_;
+  Random random_;  ///< for which bit, how long, how far
+  Counters counters_{};
+
+  std::vector<wire::Segment> batch_;  ///< from the inner link
+  std::size_t batch_size_ = 0;
+  std::size_t batch_taken_ = 0;
+  std::optional<wire::Segment> duplicate_{};
+
+  std::vector<Slot> slots_;
+  std::vector<std::byte> bytes_;
+  std::size_t held_ = 0;
+  std::uint64_t orders_ = 0;
+};
+
+}  // namespace verbena::link
