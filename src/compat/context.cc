@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening and closing: ibv_open_device(3), ibv_close_device(3).
+#include "base/log.h"
+#include "compat/device_table.h"
+#include "compat/errno.h"
+#include "compat/objects.h"
+#include "compat/open_contexts.h"
+#include "compat/real.h"
+#include "compat/unsupported.h"
+
+namespace verbena::compat {
+namespace {
+
+int compat_query_port(ibv_context* context, std::uint8_t port_num, _compat_ibv_port_attr* attr) {
+  return query_port(context, port_num, reinterpret_cast<ibv_port_attr*>(attr), kCompatPortAttrSize);
+}
+
+// ibv_close_xrcd is called without a check, although nobody can have a domain that is not there.
+int close_xrcd(ibv_xrcd* /*domain*/) { return EOPNOTSUPP; }
+
+void set_operations(verbs_context& context) {
+  ibv_context_ops& ops = context.context.ops;
+  ops._compat_query_device = &query_device;
+  ops._compat_query_port = &compat_query_port;
+  ops.alloc_mw = nullptr;  // ibv_alloc_mw answers EOPNOTSUPP by itself
+  ops.bind_mw = &bind_mw;
+  ops.dealloc_mw = &dealloc_mw;
+  ops.poll_cq = &poll_cq;
+  ops.req_notify_cq = &req_notify_cq;
+  ops.post_srq_recv = &post_srq_receive;
+  ops.post_send = &post_send;
+  ops.post_recv = &post_receive;
+
+  context.query_port = &query_port;
+  context.query_device_ex = &query_device_ex;
+  context.query_rt_values = &query_rt_values;
+  context.create_cq_ex = &create_cq_ex;
+  context.create_qp_ex = &create_qp_ex;
+  context.close_xrcd = &close_xrcd;
+}
+
+Result<ibv_context*> open_device(Device& device) {
+  auto opened = nic::Nic::open(*device.host, device.config);
+  if (!opened) {
+    log(LogLevel::kError, "cannot open {}: {}", device.config.name, opened.error().message);
+    return std::unexpected(opened.error());
+  }
+  auto context = std::make_unique<Context>(device, std::move(*opened));
+  enter_context(*context);
+  return context.release()->plain();
+}
+
+}  // namespace
+
+verbs_ex_private* context_mark() {
+  // A page of zeros: a later libibverbs that takes it for its own notes finds no operation there.
+  alignas(64) static constinit std::array<std::byte, 4096> mark{};
+  return reinterpret_cast<verbs_ex_private*>(mark.data());
+}
+
+Context::Context(Device& the_device, std::unique_ptr<nic::Nic> the_nic)
+    : verbs_context{},
+      device(&the_device),
+      nic(std::move(the_nic)),
+      generation(process_generation()) {
+  sz = sizeof(verbs_context);
+  priv = context_mark();
+  context.device = device;
+  context.cmd_fd = -1;
+  context.async_fd = nic->async_notifier().descriptor();
+  context.num_comp_vectors = 1;
+  context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+  pthread_mutex_init(&context.mutex, nullptr);
+  set_operations(*this);
+}
+
+namespace {
+
+Result<void> close_device(Context& context) {
+  leave_context(context);
+  if (is_dead(context.generation))
+    return {};  // the NIC is the parent's; what is left here must not be touched
+  destroy_leftovers(context);
+  delete &context;
+  return {};
+}
+
+}  // namespace
+
+VERBENA_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
+  Device* const ours = find_device(device);
+  if (ours == nullptr) return real::call<"ibv_open_device">(&ibv_open_device, device);
+  return pointer_of("ibv_open_device", [&]() -> Result<ibv_context*> {
+    static_cast<void>(VERBENA_TRY(devices()));  // in a forked child this renews the host
+    return open_device(*ours);
+  });
+}
+
+VERBENA_EXPORT int ibv_close_device(ibv_context* context) {
+  if (!is_ours(context)) return real::call<"ibv_close_device">(&ibv_close_device, context);
+  return minus_one_of("ibv_close_device", [&] { return close_device(Context::of(context)); });
+}
+
+VERBENA_EXPORT ibv_context* ibv_import_device(int cmd_fd) {
+  return real::call<"ibv_import_device">(&ibv_import_device, cmd_fd);
+}
+
+}  // namespace verbena::compat

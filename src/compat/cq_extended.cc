@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Completion queues whose completions are read field by field: ibv_create_cq_ex(3).
+#include <endian.h>
+
+#include "compat/cq.h"
+#include "compat/errno.h"
+#include "compat/tsan.h"
+
+namespace verbena::compat {
+namespace {
+
+constexpr std::uint64_t kFields =
+    std::uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+
+/// Takes the next completion into the C object: ENOENT when there is none.
+int take_next(ibv_cq_ex* c_cq) {
+  Cq& cq = Cq::of(c_cq);
+  if (is_dead(cq.generation)) return EIO;
+  const auto polled = cq.nic->poll(cq.queue, {&cq.current, 1});
+  if (!polled) return to_errno(polled.error());
+  if (*polled == 0) return ENOENT;
+  take_over(&cq);
+  cq.wr_id = cq.current.id;
+  cq.status = static_cast<ibv_wc_status>(cq.current.status);
+  return 0;
+}
+
+const engine::Completion& current(ibv_cq_ex* cq) { return Cq::of(cq).current; }
+
+int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
+  return attr->comp_mask != 0 ? EINVAL : take_next(cq);
+}
+int next_poll(ibv_cq_ex* cq) { return take_next(cq); }
+void end_poll(ibv_cq_ex* /*cq*/) {}
+
+ibv_wc_opcode read_opcode(ibv_cq_ex* cq) { return static_cast<ibv_wc_opcode>(current(cq).opcode); }
+std::uint32_t read_vendor_err(ibv_cq_ex* cq) { return current(cq).vendor_error; }
+std::uint32_t read_byte_len(ibv_cq_ex* cq) { return current(cq).byte_count; }
+
+__be32 read_imm_data(ibv_cq_ex* cq) {
+  const engine::Completion& completion = current(cq);
+  // The same function reads an invalidated key, which is in host order.
+  return completion.with_invalidate ? completion.immediate_or_key
+                                    : htobe32(completion.immediate_or_key);
+}
+
+std::uint32_t read_qp_num(ibv_cq_ex* cq) { return current(cq).qp_number; }
+std::uint32_t read_src_qp(ibv_cq_ex* cq) { return current(cq).source_qp; }
+unsigned int read_wc_flags(ibv_cq_ex* cq) { return wc_flags_of(current(cq)); }
+std::uint32_t read_slid(ibv_cq_ex* /*cq*/) { return 0; }
+std::uint8_t read_sl(ibv_cq_ex* cq) { return current(cq).service_level; }
+std::uint8_t read_dlid_path_bits(ibv_cq_ex* /*cq*/) { return 0; }
+
+// A completion carries no time of its own: it is stamped when it is read.
+std::uint64_t read_completion_ts(ibv_cq_ex* cq) {
+  return static_cast<std::uint64_t>(Cq::of(cq).nic->host().now().time_since_epoch().count());
+}
+
+Result<ibv_cq_ex*> create_extended(ibv_context* context, const ibv_cq_init_attr_ex& attr) {
+  constexpr std::uint32_t kKnown = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+  // It allows us to do less than we do.
+  constexpr std::uint32_t kKnownFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+  if ((attr.comp_mask & ~kKnown) != 0)
+    return fail(std::errc::operation_not_supported, "unknown comp_mask");
+  if ((attr.comp_mask & kKnown) != 0 && (attr.flags & ~kKnownFlags) != 0) {
+    return fail(std::errc::operation_not_supported, "a flag that this device does not have");
+  }
+  if ((attr.wc_flags & ~kFields) != 0) {
+    return fail(std::errc::operation_not_supported, "a field that completions here do not have");
+  }
+  Cq& cq =
+      *VERBENA_TRY(create_cq(context, attr.cqe, attr.cq_context, attr.channel, attr.comp_vector));
+  cq.start_poll = &start_poll;
+  cq.next_poll = &next_poll;
+  cq.end_poll = &end_poll;
+  cq.read_opcode = &read_opcode;
+  cq.read_vendor_err = &read_vendor_err;
+  cq.read_byte_len = &read_byte_len;
+  cq.read_imm_data = &read_imm_data;
+  cq.read_qp_num = &read_qp_num;
+  cq.read_src_qp = &read_src_qp;
+  cq.read_wc_flags = &read_wc_flags;
+  cq.read_slid = &read_slid;
+  cq.read_sl = &read_sl;
+  cq.read_dlid_path_bits = &read_dlid_path_bits;
+  cq.read_completion_ts = &read_completion_ts;
+  return &cq;
+}
+
+}  // namespace
+
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) noexcept {
+  return pointer_of("ibv_create_cq_ex", [&] { return create_extended(context, *attr); });
+}
+
+}  // namespace verbena::compat

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/log.h"
+#include "compat/objects.h"
+
+namespace verbena::compat {
+namespace {
+
+/// Takes the newest one out of a list; null when it is empty.
+template <typename Object>
+Object* take_last(Context& context, std::list<Object*> Context::* list) {
+  const std::scoped_lock lock(context.objects_lock);
+  if ((context.*list).empty()) return nullptr;
+  Object* object = (context.*list).back();
+  (context.*list).pop_back();
+  return object;
+}
+
+std::size_t count(bool done) { return done ? 0 : 1; }
+
+}  // namespace
+
+void destroy_leftovers(Context& context) {
+  nic::Nic& nic = *context.nic;
+  std::size_t stuck = 0;
+  // Events that the program took and never acknowledged must not keep it here.
+  while (Qp* qp = take_last(context, &Context::qps)) {
+    nic.acknowledge(qp->pair, qp->unacknowledged.exchange(0));
+    stuck += count(nic.destroy_qp(qp->pair).has_value());
+  }
+  while (Ah* ah = take_last(context, &Context::ahs)) {
+    stuck += count(nic.destroy_ah(ah->address).has_value());
+  }
+  while (Cq* cq = take_last(context, &Context::cqs)) {
+    nic.acknowledge(cq->queue, cq->unacknowledged.exchange(0));
+    stuck += count(nic.destroy_cq(cq->queue).has_value());
+  }
+  while (Channel* channel = take_last(context, &Context::channels)) {
+    stuck += count(nic.destroy_channel(channel->channel).has_value());
+  }
+  while (Mr* mr = take_last(context, &Context::mrs)) {
+    stuck += count(nic.deregister_memory(mr->region).has_value());
+  }
+  while (Pd* pd = take_last(context, &Context::pds)) {
+    stuck += count(nic.dealloc_pd(pd->domain).has_value());
+  }
+  if (stuck != 0)
+    log(LogLevel::kWarning, "{} objects stayed in use when their device was closed", stuck);
+}
+
+}  // namespace verbena::compat

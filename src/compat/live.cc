@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an ordinary program finds: the devices of the settings, on one LiveHost. Nothing is started
+// before the first device is opened.
+#include <atomic>
+#include <mutex>
+
+#include "base/log.h"
+#include "compat/device_table.h"
+#include "compat/query.h"
+#include "nic/live_host.h"
+#include "nic/settings.h"
+
+namespace verbena::compat {
+namespace {
+
+/// The process's host, never destroyed. In a forked child the parent's is left as it is and another
+/// one made.
+struct Live {
+  std::mutex lock;
+  std::atomic<nic::LiveHost*> host{nullptr};
+  nic::LiveHostOptions options{};
+};
+
+Live& live() {
+  static auto* const leaked = new Live;
+  return *leaked;
+}
+
+Result<nic::Host*> make_host(Live& the_live) {
+  auto host = VERBENA_TRY(nic::LiveHost::create(the_live.options));
+  the_live.host.store(host.release());
+  return the_live.host.load();
+}
+
+/// A locally administered EUI-64 that differs with the address: the first half says whose, the
+/// second is a hash of the GID (FNV-1a).
+std::uint64_t guid_of(const wire::Address& address) {
+  std::uint32_t hash = 2166136261U;
+  for (const std::byte byte : address.gid)
+    hash = (hash ^ std::to_integer<std::uint32_t>(byte)) * 16777619U;
+  return std::uint64_t{0x02000000U | kVendorId} << 32 | hash;
+}
+
+DeviceSpec make_device(nic::Host& host, const nic::Settings& settings, std::size_t index) {
+  DeviceSpec spec{.host = &host, .config = nic::device_config(settings, index)};
+  if (spec.config.guid == 0) spec.config.guid = guid_of(spec.config.address);
+  return spec;
+}
+
+}  // namespace
+
+Result<std::vector<DeviceSpec>> live_devices() {
+  nic::Settings settings = VERBENA_TRY(nic::load_settings());
+  set_log_level(settings.log_level);
+  Live& the_live = live();
+  const std::scoped_lock lock(the_live.lock);
+  the_live.options.open_addresses = settings.addresses;
+  the_live.options.capture_file = settings.pcap;
+  the_live.options.faults = settings.faults;
+  nic::Host* const host = VERBENA_TRY(make_host(the_live));
+
+  if (settings.addresses.empty()) settings.addresses.push_back(nic::LiveHost::default_address());
+  std::vector<DeviceSpec> specs;
+  for (std::size_t i = 0; i < settings.addresses.size(); ++i) {
+    specs.push_back(make_device(*host, settings, i));
+  }
+  return specs;
+}
+
+Result<nic::Host*> renewed_live_host() {
+  Live& the_live = live();
+  const std::scoped_lock lock(the_live.lock);
+  return make_host(the_live);
+}
+
+void abandon_live_host() {
+  if (nic::LiveHost* const host = live().host.load(); host != nullptr) host->mark_forked();
+}
+
+}  // namespace verbena::compat

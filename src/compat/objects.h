@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+
+#include "base/result.h"
+#include "compat/abi.h"
+#include "compat/process.h"
+#include "nic/nic.h"
+
+/// The C objects that programs hold, each the head of ours: a program's `ibv_pd*` is a `Pd*`.
+///
+/// Threads: the lists of a context are under its `objects_lock`; what a verb does with the NIC is
+/// the NIC's business. Order: `objects_lock` is taken and left again, never held while the NIC is
+/// called.
+namespace verbena::compat {
+
+struct Cq;
+struct Qp;
+
+/// A device as programs see it. Providers (mlx5dv, efadv) look at what follows an ibv_device to
+/// find out whether the device is theirs: zeros say no.
+struct Device : ibv_device {
+  Device(nic::Host& the_host, nic::NicConfig the_config, int the_index);
+
+  std::array<std::byte, 128> provider_tail{};
+  nic::Host* host;
+  nic::NicConfig config;
+  int index;  ///< what ibv_get_device_index tells
+};
+
+struct Pd : ibv_pd {
+  nic::ProtectionDomain* domain = nullptr;
+  std::list<Pd*>::iterator place{};
+
+  [[nodiscard]] static Pd& of(ibv_pd* pd) { return static_cast<Pd&>(*pd); }
+};
+
+struct Mr : ibv_mr {
+  nic::MemoryRegion* region = nullptr;
+  std::uint64_t iova = 0;
+  unsigned int access = 0;
+  std::list<Mr*>::iterator place{};
+
+  [[nodiscard]] static Mr& of(ibv_mr* mr) { return static_cast<Mr&>(*mr); }
+};
+
+struct Ah : ibv_ah {
+  nic::AddressHandle* address = nullptr;
+  std::list<Ah*>::iterator place{};
+
+  [[nodiscard]] static Ah& of(ibv_ah* ah) { return static_cast<Ah&>(*ah); }
+};
+
+/// `refcnt` of the C struct counts the completion queues on it, under the context's lock.
+struct Channel : ibv_comp_channel {
+  nic::CompletionChannel* channel = nullptr;
+  std::list<Channel*>::iterator place{};
+
+  [[nodiscard]] static Channel& of(ibv_comp_channel* channel) {
+    return static_cast<Channel&>(*channel);
+  }
+};
+
+/// A completion queue begins like an ibv_cq in both of its forms, the plain and the extended one.
+struct Cq : ibv_cq_ex {
+  nic::Nic* nic = nullptr;
+  nic::CompletionQueue* queue = nullptr;
+  std::uint32_t generation = 0;
+  std::atomic<std::uint32_t> unacknowledged{0};  ///< events taken by the program
+  std::list<Cq*>::iterator place{};
+  engine::Completion current{};  ///< between start_poll and end_poll
+
+  [[nodiscard]] ibv_cq* plain() { return ibv_cq_ex_to_cq(this); }
+  [[nodiscard]] static Cq& of(ibv_cq* cq) {
+    return static_cast<Cq&>(*reinterpret_cast<ibv_cq_ex*>(cq));
+  }
+  [[nodiscard]] static Cq& of(ibv_cq_ex* cq) { return static_cast<Cq&>(*cq); }
+};
+static_assert(offsetof(ibv_cq_ex, async_events_completed) ==
+              offsetof(ibv_cq, async_events_completed));
+
+struct WorkBuilder;
+
+/// A queue pair begins like an ibv_qp, and always has room for the extended interface.
+struct Qp : ibv_qp_ex {
+  ~Qp();
+
+  nic::Nic* nic = nullptr;
+  nic::QueuePair* pair = nullptr;
+  std::uint32_t generation = 0;
+  std::uint32_t max_send_sge = 0;
+  std::uint32_t max_receive_sge = 0;
+  std::atomic<std::uint32_t> unacknowledged{0};
+  ibv_qp_init_attr init{};                 ///< as granted
+  std::unique_ptr<WorkBuilder> builder{};  ///< of ibv_wr_*, for queue pairs that were made for it
+  std::list<Qp*>::iterator place{};
+
+  [[nodiscard]] ibv_qp* plain() { return &qp_base; }
+  [[nodiscard]] static Qp& of(ibv_qp* qp) {
+    return static_cast<Qp&>(*reinterpret_cast<ibv_qp_ex*>(qp));
+  }
+  [[nodiscard]] static Qp& of(ibv_qp_ex* qp) { return static_cast<Qp&>(*qp); }
+};
+static_assert(offsetof(ibv_qp_ex, qp_base) == 0);
+
+/// An open device: one NIC.
+struct Context : verbs_context {
+  Context(Device& the_device, std::unique_ptr<nic::Nic> the_nic);
+
+  Device* device;
+  std::unique_ptr<nic::Nic> nic;
+  std::uint32_t generation;
+
+  std::mutex objects_lock{};
+  std::list<Pd*> pds{};
+  std::list<Mr*> mrs{};
+  std::list<Ah*> ahs{};
+  std::list<Channel*> channels{};
+  std::list<Cq*> cqs{};
+  std::list<Qp*> qps{};
+
+  [[nodiscard]] ibv_context* plain() { return &context; }
+  /// Also when it is dead.
+  [[nodiscard]] static Context& of(ibv_context* context) {
+    return static_cast<Context&>(*verbs_get_ctx(context));
+  }
+};
+
+/// Marks our contexts: what verbs_context.priv points at.
+[[nodiscard]] verbs_ex_private* context_mark();
+
+/// False for a context of a real device, which the system's libibverbs made.
+[[nodiscard]] inline bool is_ours(ibv_context* context) {
+  return context->abi_compat == __VERBS_ABI_IS_EXTENDED &&
+         verbs_get_ctx(context)->priv == context_mark();
+}
+
+[[nodiscard]] inline bool is_dead(std::uint32_t generation) {
+  return generation != process_generation();
+}
+
+/// io_error when the context was opened before a fork.
+[[nodiscard]] inline Result<Context*> alive(ibv_context* context) {
+  Context& ours = Context::of(context);
+  if (is_dead(ours.generation))
+    return fail(std::errc::io_error, "the device was opened by the parent process");
+  return &ours;
+}
+
+/// Enters a new object in its context's list.
+template <typename Object>
+void enter(Context& context, std::list<Object*> Context::* list, Object& object) {
+  const std::scoped_lock lock(context.objects_lock);
+  object.place = (context.*list).insert((context.*list).end(), &object);
+}
+
+template <typename Object>
+void leave(Context& context, std::list<Object*> Context::* list, Object& object) {
+  const std::scoped_lock lock(context.objects_lock);
+  (context.*list).erase(object.place);
+}
+
+// The data path and the inline verbs: what a context's table of operations points at.
+
+int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) noexcept;
+int post_receive(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept;
+int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc) noexcept;
+int req_notify_cq(ibv_cq* cq, int solicited_only) noexcept;
+int query_port(ibv_context* context, std::uint8_t port_num, ibv_port_attr* attr,
+               std::size_t size) noexcept;
+int query_device(ibv_context* context, ibv_device_attr* attr) noexcept;
+int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input,
+                    ibv_device_attr_ex* attr, std::size_t size) noexcept;
+int query_rt_values(ibv_context* context, ibv_values_ex* values) noexcept;
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) noexcept;
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) noexcept;
+
+/// Destroys what a program left behind in a context, users before what they use. The C objects
+/// stay, since the program may still hold them.
+void destroy_leftovers(Context& context);
+
+}  // namespace verbena::compat

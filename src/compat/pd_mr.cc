@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Protection domains and memory regions: ibv_alloc_pd(3), ibv_reg_mr(3), ibv_rereg_mr(3).
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "compat/errno.h"
+#include "compat/objects.h"
+#include "compat/real.h"
+
+namespace verbena::compat {
+namespace {
+
+static_assert(static_cast<unsigned>(engine::kLocalWrite) == IBV_ACCESS_LOCAL_WRITE);
+static_assert(static_cast<unsigned>(engine::kRemoteWrite) == IBV_ACCESS_REMOTE_WRITE);
+static_assert(static_cast<unsigned>(engine::kRemoteRead) == IBV_ACCESS_REMOTE_READ);
+static_assert(static_cast<unsigned>(engine::kRemoteAtomic) == IBV_ACCESS_REMOTE_ATOMIC);
+static_assert(static_cast<unsigned>(engine::kWindowBind) == IBV_ACCESS_MW_BIND);
+static_assert(static_cast<unsigned>(engine::kZeroBased) == IBV_ACCESS_ZERO_BASED);
+
+// Huge pages and relaxed ordering are hints that cost nothing to take.
+constexpr unsigned kGranted = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                              IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                              IBV_ACCESS_MW_BIND;
+constexpr unsigned kHints = unsigned{IBV_ACCESS_HUGETLB} | IBV_ACCESS_OPTIONAL_RANGE;
+
+Result<ibv_pd*> alloc_pd(ibv_context* context) {
+  Context& ours = *VERBENA_TRY(alive(context));
+  auto pd = std::make_unique<Pd>();
+  pd->context = context;
+  pd->domain = VERBENA_TRY(ours.nic->alloc_pd());
+  pd->handle = pd->domain->number;
+  enter(ours, &Context::pds, *pd);
+  return pd.release();
+}
+
+Result<void> dealloc_pd(Pd& pd) {
+  Context& ours = *VERBENA_TRY(alive(pd.context));
+  VERBENA_TRY(ours.nic->dealloc_pd(pd.domain));
+  leave(ours, &Context::pds, pd);
+  delete &pd;
+  return {};
+}
+
+/// Brings the pages in, as a device's registration does by pinning them. EFAULT where nothing is
+/// mapped, or where the mapping does not allow what the region is to allow: a later access would
+/// end the program instead.
+Result<void> populate(void* address, std::size_t length, bool writable) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<std::uintptr_t>(address) & ~(page - 1);
+  const std::size_t size = reinterpret_cast<std::uintptr_t>(address) + length - first;
+  while (::madvise(reinterpret_cast<void*>(first), size,
+                   writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) != 0) {
+    if (errno == EINTR) continue;
+    // Kernels before 5.14 do not know the advice, and some mappings (devices) cannot be populated.
+    if (errno == EINVAL) return {};
+    return fail(errno == EHWPOISON || errno == ENOMEM || errno == EFAULT
+                    ? std::errc::bad_address
+                    : static_cast<std::errc>(errno),
+                "the memory is not mapped, or not with the access that the region asks for");
+  }
+  return {};
+}
+
+Result<std::uint32_t> check_access(unsigned int access) {
+  if ((access & IBV_ACCESS_ON_DEMAND) != 0) {
+    return fail(std::errc::operation_not_supported,
+                "on-demand paging is not reported as a capability");
+  }
+  if ((access & ~(kGranted | kHints | IBV_ACCESS_ZERO_BASED)) != 0) {
+    return fail(std::errc::invalid_argument, "unknown access flag");
+  }
+  return access & kGranted;
+}
+
+Result<nic::MemoryRegion*> register_region(Context& context, Pd& pd, void* address,
+                                           std::size_t length, std::uint64_t iova,
+                                           unsigned int access) {
+  const std::uint32_t rights = VERBENA_TRY(check_access(access));
+  if (length == 0) return fail(std::errc::invalid_argument, "an empty region");
+  if (reinterpret_cast<std::uintptr_t>(address) + length < length) {
+    return fail(std::errc::invalid_argument, "the region wraps around");
+  }
+  VERBENA_TRY(populate(address, length, (rights & engine::kLocalWrite) != 0));
+  return context.nic->register_memory(pd.domain, static_cast<std::byte*>(address), length, iova,
+                                      rights);
+}
+
+Result<ibv_mr*> reg_mr(ibv_pd* c_pd, void* address, std::size_t length, std::uint64_t iova,
+                       unsigned int access) {
+  Context& ours = *VERBENA_TRY(alive(c_pd->context));
+  if ((access & IBV_ACCESS_ZERO_BASED) != 0) iova = 0;
+  auto mr = std::make_unique<Mr>();
+  mr->region = VERBENA_TRY(register_region(ours, Pd::of(c_pd), address, length, iova, access));
+  mr->context = c_pd->context;
+  mr->pd = c_pd;
+  mr->addr = address;
+  mr->length = length;
+  mr->lkey = mr->rkey = mr->handle = mr->region->key;
+  mr->iova = iova;
+  mr->access = access;
+  enter(ours, &Context::mrs, *mr);
+  return mr.release();
+}
+
+Result<void> dereg_mr(Mr& mr) {
+  Context& ours = *VERBENA_TRY(alive(mr.context));
+  VERBENA_TRY(ours.nic->deregister_memory(mr.region));
+  leave(ours, &Context::mrs, mr);
+  delete &mr;
+  return {};
+}
+
+/// A region under a new key in place of the old one, which stays valid when this fails.
+Result<void> rereg_mr(Mr& mr, int flags, ibv_pd* pd, void* address, std::size_t length,
+                      int access) {
+  Context& ours = *VERBENA_TRY(alive(mr.context));
+  if (flags == 0 || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) != 0)
+    return fail(std::errc::invalid_argument);
+  const bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
+  const unsigned new_access =
+      (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 ? static_cast<unsigned>(access) : mr.access;
+  ibv_pd* const new_pd = (flags & IBV_REREG_MR_CHANGE_PD) != 0 ? pd : mr.pd;
+  if (new_pd == nullptr || new_pd->context != mr.context) return fail(std::errc::invalid_argument);
+  void* const new_address = moves ? address : mr.addr;
+  const std::size_t new_length = moves ? length : mr.length;
+  const std::uint64_t new_iova = moves ? reinterpret_cast<std::uintptr_t>(address) : mr.iova;
+
+  nic::MemoryRegion* const region = VERBENA_TRY(
+      register_region(ours, Pd::of(new_pd), new_address, new_length, new_iova, new_access));
+  if (auto done = ours.nic->deregister_memory(mr.region); !done) {
+    static_cast<void>(ours.nic->deregister_memory(region));
+    return done;
+  }
+  mr.region = region;
+  mr.pd = new_pd;
+  mr.addr = new_address;
+  mr.length = new_length;
+  mr.lkey = mr.rkey = mr.handle = region->key;
+  mr.iova = new_iova;
+  mr.access = new_access;
+  return {};
+}
+
+}  // namespace
+
+VERBENA_EXPORT ibv_pd* ibv_alloc_pd(ibv_context* context) {
+  if (!is_ours(context)) return real::call<"ibv_alloc_pd">(&ibv_alloc_pd, context);
+  return pointer_of("ibv_alloc_pd", [&] { return alloc_pd(context); });
+}
+
+VERBENA_EXPORT int ibv_dealloc_pd(ibv_pd* pd) {
+  if (!is_ours(pd->context)) return real::call<"ibv_dealloc_pd">(&ibv_dealloc_pd, pd);
+  return status_of("ibv_dealloc_pd", [&] { return dealloc_pd(Pd::of(pd)); });
+}
+
+VERBENA_EXPORT ibv_mr* ibv_reg_mr(ibv_pd* pd, void* addr, size_t length, int access) {
+  if (!is_ours(pd->context)) return real::call<"ibv_reg_mr">(&ibv_reg_mr, pd, addr, length, access);
+  return pointer_of("ibv_reg_mr", [&] {
+    return reg_mr(pd, addr, length, reinterpret_cast<std::uintptr_t>(addr),
+                  static_cast<unsigned>(access));
+  });
+}
+
+VERBENA_EXPORT ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* addr, size_t length, uint64_t iova,
+                                       int access) {
+  if (!is_ours(pd->context))
+    return real::call<"ibv_reg_mr_iova">(&ibv_reg_mr_iova, pd, addr, length, iova, access);
+  return pointer_of("ibv_reg_mr_iova",
+                    [&] { return reg_mr(pd, addr, length, iova, static_cast<unsigned>(access)); });
+}
+
+VERBENA_EXPORT ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, size_t length, uint64_t iova,
+                                        unsigned int access) {
+  if (!is_ours(pd->context)) {
+    return real::call<"ibv_reg_mr_iova2">(&ibv_reg_mr_iova2, pd, addr, length, iova, access);
+  }
+  return pointer_of("ibv_reg_mr_iova2", [&] { return reg_mr(pd, addr, length, iova, access); });
+}
+
+VERBENA_EXPORT int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, size_t length,
+                                int access) {
+  if (!is_ours(mr->context))
+    return real::call<"ibv_rereg_mr">(&ibv_rereg_mr, mr, flags, pd, addr, length, access);
+  const int error = status_of(
+      "ibv_rereg_mr", [&] { return rereg_mr(Mr::of(mr), flags, pd, addr, length, access); });
+  return error == 0 ? 0 : IBV_REREG_MR_ERR_INPUT;
+}
+
+VERBENA_EXPORT int ibv_dereg_mr(ibv_mr* mr) {
+  if (!is_ours(mr->context)) return real::call<"ibv_dereg_mr">(&ibv_dereg_mr, mr);
+  return status_of("ibv_dereg_mr", [&] { return dereg_mr(Mr::of(mr)); });
+}
+
+}  // namespace verbena::compat

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Polling completions: ibv_poll_cq(3).
+#include <endian.h>
+
+#include <cerrno>
+
+#include "compat/cq.h"
+#include "compat/errno.h"
+#include "compat/objects.h"
+#include "compat/scratch.h"
+#include "compat/tsan.h"
+
+namespace verbena::compat {
+namespace {
+
+constexpr int of(engine::Status status) { return static_cast<int>(status); }
+static_assert(of(engine::Status::kSuccess) == IBV_WC_SUCCESS);
+static_assert(of(engine::Status::kLocalLengthError) == IBV_WC_LOC_LEN_ERR);
+static_assert(of(engine::Status::kLocalQpOperationError) == IBV_WC_LOC_QP_OP_ERR);
+static_assert(of(engine::Status::kLocalProtectionError) == IBV_WC_LOC_PROT_ERR);
+static_assert(of(engine::Status::kFlushError) == IBV_WC_WR_FLUSH_ERR);
+static_assert(of(engine::Status::kBadResponseError) == IBV_WC_BAD_RESP_ERR);
+static_assert(of(engine::Status::kLocalAccessError) == IBV_WC_LOC_ACCESS_ERR);
+static_assert(of(engine::Status::kRemoteInvalidRequest) == IBV_WC_REM_INV_REQ_ERR);
+static_assert(of(engine::Status::kRemoteAccessError) == IBV_WC_REM_ACCESS_ERR);
+static_assert(of(engine::Status::kRemoteOperationError) == IBV_WC_REM_OP_ERR);
+static_assert(of(engine::Status::kRetryExceeded) == IBV_WC_RETRY_EXC_ERR);
+static_assert(of(engine::Status::kRnrRetryExceeded) == IBV_WC_RNR_RETRY_EXC_ERR);
+static_assert(of(engine::Status::kRemoteAborted) == IBV_WC_REM_ABORT_ERR);
+static_assert(of(engine::Status::kFatalError) == IBV_WC_FATAL_ERR);
+static_assert(of(engine::Status::kGeneralError) == IBV_WC_GENERAL_ERR);
+
+constexpr int of(engine::CompletionOpcode opcode) { return static_cast<int>(opcode); }
+static_assert(of(engine::CompletionOpcode::kSend) == IBV_WC_SEND);
+static_assert(of(engine::CompletionOpcode::kWrite) == IBV_WC_RDMA_WRITE);
+static_assert(of(engine::CompletionOpcode::kRead) == IBV_WC_RDMA_READ);
+static_assert(of(engine::CompletionOpcode::kCompareSwap) == IBV_WC_COMP_SWAP);
+static_assert(of(engine::CompletionOpcode::kFetchAdd) == IBV_WC_FETCH_ADD);
+static_assert(of(engine::CompletionOpcode::kLocalInvalidate) == IBV_WC_LOCAL_INV);
+static_assert(of(engine::CompletionOpcode::kReceive) == IBV_WC_RECV);
+static_assert(of(engine::CompletionOpcode::kReceiveWriteWithImm) == IBV_WC_RECV_RDMA_WITH_IMM);
+
+constexpr std::size_t kBatch = 32;
+
+}  // namespace
+
+unsigned int wc_flags_of(const engine::Completion& completion) {
+  unsigned int flags = 0;
+  if (completion.with_grh) flags |= IBV_WC_GRH;
+  if (completion.with_immediate) flags |= IBV_WC_WITH_IMM;
+  if (completion.with_invalidate) flags |= IBV_WC_WITH_INV;
+  return flags;
+}
+
+ibv_wc to_wc(const engine::Completion& completion) {
+  ibv_wc wc{};
+  wc.wr_id = completion.id;
+  wc.status = static_cast<ibv_wc_status>(completion.status);
+  wc.opcode = static_cast<ibv_wc_opcode>(completion.opcode);
+  wc.vendor_err = completion.vendor_error;
+  wc.byte_len = completion.byte_count;
+  if (completion.with_immediate) wc.imm_data = htobe32(completion.immediate_or_key);
+  if (completion.with_invalidate) wc.invalidated_rkey = completion.immediate_or_key;
+  wc.qp_num = completion.qp_number;
+  wc.src_qp = completion.source_qp;
+  wc.wc_flags = wc_flags_of(completion);
+  wc.pkey_index = completion.pkey_index;
+  wc.sl = completion.service_level;
+  return wc;
+}
+
+int poll_cq(ibv_cq* c_cq, int num_entries, ibv_wc* wc) noexcept {
+  Cq& cq = Cq::of(c_cq);
+  if (is_dead(cq.generation)) return -EIO;
+  int taken = 0;
+  while (taken < num_entries) {
+    Scratch<engine::Completion, kBatch> batch(static_cast<std::size_t>(num_entries - taken));
+    const std::span<engine::Completion> room = batch.view();
+    const auto polled = cq.nic->poll(cq.queue, room);
+    if (!polled) return taken > 0 ? taken : -to_errno(polled.error());
+    for (const engine::Completion& completion : room.first(*polled))
+      wc[taken++] = to_wc(completion);
+    if (*polled < room.size()) break;
+  }
+  if (taken > 0) take_over(&cq);
+  return taken;
+}
+
+}  // namespace verbena::compat

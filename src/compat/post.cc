@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way in of the data path: ibv_post_send(3), ibv_post_recv(3). Nothing is allocated here.
+#include <endian.h>
+
+#include <cerrno>
+
+#include "compat/errno.h"
+#include "compat/objects.h"
+#include "compat/tsan.h"
+#include "compat/work_request.h"
+
+namespace verbena::compat {
+namespace {
+
+/// Fills in what belongs to the opcode.
+int set_arguments(engine::SendRequest& request, const ibv_send_wr& wr) {
+  switch (wr.opcode) {
+    case IBV_WR_RDMA_WRITE_WITH_IMM: request.immediate = be32toh(wr.imm_data); [[fallthrough]];
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_READ:
+      request.remote_address = wr.wr.rdma.remote_addr;
+      request.rkey = wr.wr.rdma.rkey;
+      return 0;
+    case IBV_WR_SEND_WITH_IMM: request.immediate = be32toh(wr.imm_data); return 0;
+    case IBV_WR_SEND_WITH_INV:
+    case IBV_WR_LOCAL_INV: request.invalidate_rkey = wr.invalidate_rkey; return 0;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      request.remote_address = wr.wr.atomic.remote_addr;
+      request.rkey = wr.wr.atomic.rkey;
+      request.compare_or_add = wr.wr.atomic.compare_add;
+      request.swap = wr.wr.atomic.swap;
+      return 0;
+    case IBV_WR_SEND: return 0;
+    default: return EINVAL;
+  }
+}
+
+int post_one(Qp& qp, const ibv_send_wr& wr) {
+  engine::SendRequest request;
+  request.id = wr.wr_id;
+  const ibv_qp_type type = qp.qp_base.qp_type;
+  if (const int error = set_opcode(request, type, wr.opcode); error != 0) return error;
+  set_flags(request, wr.send_flags);
+  if (const int error = set_arguments(request, wr); error != 0) return error;
+  if (type == IBV_QPT_UD) {
+    const auto& target = wr.wr.ud;
+    if (const int error = set_target(request, target.ah, target.remote_qpn, target.remote_qkey);
+        error != 0) {
+      return error;
+    }
+  }
+  if (wr.num_sge < 0 || static_cast<std::uint32_t>(wr.num_sge) > qp.max_send_sge) return EINVAL;
+  PieceScratch pieces(static_cast<std::size_t>(wr.num_sge));
+  copy_pieces(pieces.view(), wr.sg_list);
+  request.pieces = pieces.view();
+  const auto posted = qp.nic->post_send(qp.pair, request);
+  return posted ? 0 : to_errno(posted.error());
+}
+
+int post_one(Qp& qp, const ibv_recv_wr& wr) {
+  if (wr.num_sge < 0 || static_cast<std::uint32_t>(wr.num_sge) > qp.max_receive_sge) return EINVAL;
+  PieceScratch pieces(static_cast<std::size_t>(wr.num_sge));
+  copy_pieces(pieces.view(), wr.sg_list);
+  const auto posted = qp.nic->post_receive(qp.pair, {.id = wr.wr_id, .pieces = pieces.view()});
+  return posted ? 0 : to_errno(posted.error());
+}
+
+/// Posts a chain up to the first request that fails; what went before it stays posted.
+template <typename Request>
+int post_chain(Qp& qp, Request* wr, Request** bad_wr) {
+  int error = 0;
+  while (wr != nullptr && (error = post_one(qp, *wr)) == 0) wr = wr->next;
+  if (error != 0 && bad_wr != nullptr) *bad_wr = wr;
+  qp.nic->ring(qp.pair);
+  return error;
+}
+
+template <typename Request>
+int refuse_dead(Request* wr, Request** bad_wr) {
+  if (bad_wr != nullptr) *bad_wr = wr;
+  return EIO;
+}
+
+}  // namespace
+
+int post_send(ibv_qp* c_qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) noexcept {
+  Qp& qp = Qp::of(c_qp);
+  if (is_dead(qp.generation)) return refuse_dead(wr, bad_wr);
+  hand_over(&Cq::of(c_qp->send_cq));
+  return post_chain(qp, wr, bad_wr);
+}
+
+int post_receive(ibv_qp* c_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {
+  Qp& qp = Qp::of(c_qp);
+  if (is_dead(qp.generation)) return refuse_dead(wr, bad_wr);
+  hand_over(&Cq::of(c_qp->recv_cq));
+  return post_chain(qp, wr, bad_wr);
+}
+
+}  // namespace verbena::compat

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compat/process.h"
+
+#include <pthread.h>
+
+#include <cstdlib>
+#include <mutex>
+
+#include "compat/device_table.h"
+#include "compat/open_contexts.h"
+
+namespace verbena::compat {
+
+namespace detail {
+std::atomic<std::uint32_t> process_generation{0};
+}
+
+namespace {
+
+void before_fork() {
+  lock_table();
+  lock_contexts();
+}
+
+void after_fork_in_parent() {
+  unlock_contexts();
+  unlock_table();
+}
+
+void after_fork_in_child() {
+  detail::process_generation.fetch_add(1, std::memory_order_relaxed);
+  abandon_live_host();
+  unlock_contexts();
+  unlock_table();
+}
+
+}  // namespace
+
+void watch_process() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    static_cast<void>(pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child));
+    static_cast<void>(std::atexit(&flush_contexts));
+  });
+}
+
+}  // namespace verbena::compat

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Queue pairs: ibv_create_qp(3), ibv_create_qp_ex(3), ibv_modify_qp(3), ibv_query_qp(3).
+#include "compat/errno.h"
+#include "compat/objects.h"
+#include "compat/qp_attributes.h"
+#include "compat/real.h"
+#include "compat/work_builder.h"
+
+namespace verbena::compat {
+namespace {
+
+static_assert(static_cast<int>(engine::QpType::kRc) == IBV_QPT_RC);
+static_assert(static_cast<int>(engine::QpType::kUc) == IBV_QPT_UC);
+static_assert(static_cast<int>(engine::QpType::kUd) == IBV_QPT_UD);
+
+Result<nic::QpInit> to_init(ibv_pd& pd, const ibv_qp_init_attr& attr) {
+  if (attr.qp_type != IBV_QPT_RC && attr.qp_type != IBV_QPT_UD) {
+    return fail(std::errc::operation_not_supported, "queue pairs are RC or UD");
+  }
+  if (attr.srq != nullptr)
+    return fail(std::errc::operation_not_supported, "there are no shared receive queues");
+  if (attr.send_cq == nullptr || attr.recv_cq == nullptr) {
+    return fail(std::errc::invalid_argument, "a queue pair needs two completion queues");
+  }
+  if (attr.send_cq->context != pd.context || attr.recv_cq->context != pd.context) {
+    return fail(std::errc::invalid_argument, "a completion queue belongs to another context");
+  }
+  nic::QpInit init;
+  init.type = static_cast<engine::QpType>(attr.qp_type);
+  init.pd = Pd::of(&pd).domain;
+  init.send_cq = Cq::of(attr.send_cq).queue;
+  init.receive_cq = Cq::of(attr.recv_cq).queue;
+  init.max_send_wr = attr.cap.max_send_wr;
+  init.max_receive_wr = attr.cap.max_recv_wr;
+  init.max_send_sge = attr.cap.max_send_sge;
+  init.max_receive_sge = attr.cap.max_recv_sge;
+  init.max_inline = attr.cap.max_inline_data;
+  init.signal_all = attr.sq_sig_all != 0;
+  return init;
+}
+
+void set_public_part(Qp& qp, ibv_pd& pd, const ibv_qp_init_attr& attr, std::uint32_t number) {
+  ibv_qp& base = qp.qp_base;
+  base.context = pd.context;
+  base.qp_context = attr.qp_context;
+  base.pd = &pd;
+  base.send_cq = attr.send_cq;
+  base.recv_cq = attr.recv_cq;
+  base.qp_num = number;
+  base.handle = number;
+  base.state = IBV_QPS_RESET;
+  base.qp_type = attr.qp_type;
+  pthread_mutex_init(&base.mutex, nullptr);
+  pthread_cond_init(&base.cond, nullptr);
+}
+
+Result<Qp*> create_qp(ibv_pd& pd, ibv_qp_init_attr& attr) {
+  Context& ours = *VERBENA_TRY(alive(pd.context));
+  nic::QpInit init = VERBENA_TRY(to_init(pd, attr));
+  auto qp = std::make_unique<Qp>();
+  qp->nic = ours.nic.get();
+  qp->pair = VERBENA_TRY(ours.nic->create_qp(init, qp.get()));
+  attr.cap = {init.max_send_wr, init.max_receive_wr, init.max_send_sge, init.max_receive_sge,
+              init.max_inline};
+  qp->init = attr;
+  qp->generation = ours.generation;
+  qp->max_send_sge = init.max_send_sge;
+  qp->max_receive_sge = init.max_receive_sge;
+  set_public_part(*qp, pd, attr, ours.nic->number(qp->pair));
+  enter(ours, &Context::qps, *qp);
+  return qp.release();
+}
+
+Result<ibv_qp*> create_extended(ibv_context* context, ibv_qp_init_attr_ex& attr) {
+  constexpr std::uint32_t kKnown =
+      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  if ((attr.comp_mask & ~kKnown) != 0)
+    return fail(std::errc::operation_not_supported, "unknown comp_mask");
+  if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr.pd == nullptr ||
+      attr.pd->context != context) {
+    return fail(std::errc::invalid_argument, "no protection domain of this context");
+  }
+  if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0) {
+    return fail(std::errc::operation_not_supported, "no create flag is supported");
+  }
+  const bool builds = (attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+  if (builds) VERBENA_TRY(check_send_operations(attr.qp_type, attr.send_ops_flags));
+
+  ibv_qp_init_attr plain{attr.qp_context, attr.send_cq, attr.recv_cq,   attr.srq,
+                         attr.cap,        attr.qp_type, attr.sq_sig_all};
+  Qp* const qp = VERBENA_TRY(create_qp(*attr.pd, plain));
+  attr.cap = plain.cap;
+  if (builds) install_work_builder(*qp);
+  return qp->plain();
+}
+
+Result<void> modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
+  static_cast<void>(VERBENA_TRY(alive(qp.qp_base.context)));
+  const auto bits = static_cast<std::uint32_t>(mask);
+  const engine::QpAttributes attributes = VERBENA_TRY(to_engine(qp, attr, bits));
+  VERBENA_TRY(qp.nic->modify_qp(qp.pair, attributes, bits));
+  if ((bits & IBV_QP_STATE) != 0) qp.qp_base.state = attr.qp_state;
+  return {};
+}
+
+Result<void> query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr* init) {
+  static_cast<void>(VERBENA_TRY(alive(qp.qp_base.context)));
+  attr = from_engine(qp, qp.nic->query_qp(qp.pair));
+  qp.qp_base.state = attr.qp_state;
+  if (init != nullptr) *init = qp.init;
+  return {};
+}
+
+Result<void> destroy_qp(Qp& qp) {
+  Context& ours = *VERBENA_TRY(alive(qp.qp_base.context));
+  VERBENA_TRY(ours.nic->destroy_qp(qp.pair));
+  leave(ours, &Context::qps, qp);
+  delete &qp;
+  return {};
+}
+
+}  // namespace
+
+Qp::~Qp() = default;
+
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) noexcept {
+  return pointer_of("ibv_create_qp_ex", [&] { return create_extended(context, *attr); });
+}
+
+VERBENA_EXPORT ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
+  if (!is_ours(pd->context)) return real::call<"ibv_create_qp">(&ibv_create_qp, pd, attr);
+  return pointer_of("ibv_create_qp", [&]() -> Result<ibv_qp*> {
+    return VERBENA_TRY(create_qp(*pd, *attr))->plain();
+  });
+}
+
+VERBENA_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
+  if (!is_ours(qp->context))
+    return real::call<"ibv_modify_qp">(&ibv_modify_qp, qp, attr, attr_mask);
+  return status_of("ibv_modify_qp", [&] { return modify_qp(Qp::of(qp), *attr, attr_mask); });
+}
+
+VERBENA_EXPORT int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask,
+                                ibv_qp_init_attr* init_attr) {
+  if (!is_ours(qp->context))
+    return real::call<"ibv_query_qp">(&ibv_query_qp, qp, attr, attr_mask, init_attr);
+  return status_of("ibv_query_qp", [&] { return query_qp(Qp::of(qp), *attr, init_attr); });
+}
+
+VERBENA_EXPORT int ibv_destroy_qp(ibv_qp* qp) {
+  if (!is_ours(qp->context)) return real::call<"ibv_destroy_qp">(&ibv_destroy_qp, qp);
+  return status_of("ibv_destroy_qp", [&] { return destroy_qp(Qp::of(qp)); });
+}
+
+VERBENA_EXPORT ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
+  if (!is_ours(qp->context)) return real::call<"ibv_qp_to_qp_ex">(&ibv_qp_to_qp_ex, qp);
+  Qp& ours = Qp::of(qp);
+  return ours.builder != nullptr ? &ours : nullptr;  // null: it was not made with send_ops_flags
+}
+
+}  // namespace verbena::compat

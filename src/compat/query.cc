@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a device, its port and its tables are: ibv_query_device(3), ibv_query_port(3),
+// ibv_query_gid(3), ibv_query_gid_ex(3), ibv_query_pkey(3), ibv_query_rt_values_ex(3).
+#include "compat/query.h"
+
+#include <endian.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "compat/errno.h"
+#include "compat/objects.h"
+#include "compat/real.h"
+
+namespace verbena::compat {
+namespace {
+
+constexpr int to_int(std::uint64_t value) {
+  return static_cast<int>(std::min<std::uint64_t>(value, std::numeric_limits<int>::max()));
+}
+
+void fill_objects(const nic::Limits& limits, ibv_device_attr& attr) {
+  attr.max_mr_size = limits.max_mr_size;
+  attr.max_qp = to_int(limits.max_qp);
+  attr.max_qp_wr = to_int(limits.max_qp_wr);
+  attr.max_sge = to_int(limits.max_sge);
+  attr.max_sge_rd = to_int(limits.max_sge);
+  attr.max_cq = to_int(limits.max_cq);
+  attr.max_cqe = to_int(limits.max_cqe);
+  attr.max_mr = to_int(limits.max_mr);
+  attr.max_pd = to_int(limits.max_pd);
+  attr.max_ah = to_int(limits.max_ah);
+  attr.max_qp_rd_atom = to_int(limits.max_rd_atomic);
+  attr.max_qp_init_rd_atom = to_int(limits.max_rd_atomic);
+  attr.max_res_rd_atom = to_int(std::uint64_t{limits.max_rd_atomic} * limits.max_qp);
+}
+
+ibv_device_attr describe_device(const nic::NicConfig& config) {
+  ibv_device_attr attr{};
+  kFirmwareVersion.copy(attr.fw_ver, sizeof attr.fw_ver - 1);
+  attr.node_guid = htobe64(config.guid);
+  attr.sys_image_guid = attr.node_guid;
+  // Any page size will do: the NIC reaches memory through the process's own mappings.
+  attr.page_size_cap = 0xFFFFF000;
+  attr.vendor_id = kVendorId;
+  attr.vendor_part_id = kVendorPartId;
+  attr.device_cap_flags =
+      IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+  attr.atomic_cap = IBV_ATOMIC_HCA;
+  attr.max_pkeys = kPkeyTableLength;
+  attr.local_ca_ack_delay =
+      15;  // 4.096 µs · 2^15 = 134 ms, more than a busy machine lets an ACK wait
+  attr.phys_port_cnt = kPort;
+  fill_objects(config.limits, attr);
+  return attr;
+}
+
+ibv_port_attr describe_port(const nic::Nic& nic) {
+  ibv_port_attr attr{};
+  attr.state = IBV_PORT_ACTIVE;
+  attr.max_mtu = IBV_MTU_4096;
+  attr.active_mtu = to_mtu(nic.config().max_mtu);
+  attr.gid_tbl_len = static_cast<int>(nic.gids().size());
+  attr.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
+  attr.max_msg_sz = kMaxMessage;
+  attr.pkey_tbl_len = kPkeyTableLength;
+  attr.max_vl_num = 1;
+  attr.active_width = kWidth4x;
+  attr.active_speed = kSpeedQdr;
+  attr.phys_state = kLinkUp;
+  attr.link_layer = IBV_LINK_LAYER_ETHERNET;
+  return attr;
+}
+
+Result<const nic::GidEntry*> gid_entry(ibv_context* context, std::uint32_t port,
+                                       std::uint64_t index) {
+  Context& ours = *VERBENA_TRY(alive(context));
+  if (port != kPort) return fail(std::errc::invalid_argument, "the device has port 1 only");
+  const auto gids = ours.nic->gids();
+  if (index >= gids.size())
+    return fail(std::errc::invalid_argument, "no such entry in the GID table");
+  return &gids[index];
+}
+
+ibv_gid_entry describe_gid(const nic::GidEntry& gid, std::uint32_t index) {
+  ibv_gid_entry entry{};
+  std::memcpy(entry.gid.raw, gid.gid.gid.data(), sizeof entry.gid.raw);
+  entry.gid_index = index;
+  entry.port_num = kPort;
+  entry.gid_type = IBV_GID_TYPE_ROCE_V2;
+  entry.ndev_ifindex = gid.interface_index;
+  return entry;
+}
+
+/// Writes as much of `from` as a caller's older or newer struct holds, and zeros behind it.
+template <typename T>
+void write_sized(void* to, std::size_t size, const T& from) {
+  const std::size_t known = std::min(size, sizeof from);
+  std::memcpy(to, &from, known);
+  if (size > known) std::memset(static_cast<std::byte*>(to) + known, 0, size - known);
+}
+
+Result<void> query_gid_ex(ibv_context* context, std::uint32_t port, std::uint32_t index,
+                          ibv_gid_entry* entry, std::uint32_t flags, std::size_t size) {
+  if (flags != 0) return fail(std::errc::invalid_argument, "no flags are defined");
+  const nic::GidEntry* gid = VERBENA_TRY(gid_entry(context, port, index));
+  // An entry that is empty is nothing to be told about (ibv_query_gid_ex(3)).
+  if (gid->gid.is_zero()) return fail(std::errc::no_message_available);
+  write_sized(entry, size, describe_gid(*gid, index));
+  return {};
+}
+
+}  // namespace
+
+ibv_mtu to_mtu(std::uint32_t bytes) {
+  if (bytes >= 4096) return IBV_MTU_4096;
+  if (bytes >= 2048) return IBV_MTU_2048;
+  if (bytes >= 1024) return IBV_MTU_1024;
+  return bytes >= 512 ? IBV_MTU_512 : IBV_MTU_256;
+}
+
+int query_device(ibv_context* context, ibv_device_attr* attr) noexcept {
+  return status_of("ibv_query_device", [&]() -> Result<void> {
+    *attr = describe_device(VERBENA_TRY(alive(context))->nic->config());
+    return {};
+  });
+}
+
+int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input,
+                    ibv_device_attr_ex* attr, std::size_t size) noexcept {
+  return status_of("ibv_query_device_ex", [&]() -> Result<void> {
+    Context& ours = *VERBENA_TRY(alive(context));
+    if (input != nullptr && input->comp_mask != 0) return fail(std::errc::invalid_argument);
+    if (size < sizeof(ibv_device_attr)) return fail(std::errc::invalid_argument);
+    ibv_device_attr_ex all{};
+    all.orig_attr = describe_device(ours.nic->config());
+    all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
+    all.completion_timestamp_mask = ~std::uint64_t{0};
+    all.hca_core_clock = kClockKilohertz;
+    all.phys_port_cnt_ex = kPort;
+    write_sized(attr, size, all);
+    return {};
+  });
+}
+
+int query_port(ibv_context* context, std::uint8_t port_num, ibv_port_attr* attr,
+               std::size_t size) noexcept {
+  return status_of("ibv_query_port", [&]() -> Result<void> {
+    Context& ours = *VERBENA_TRY(alive(context));
+    if (port_num != kPort) return fail(std::errc::invalid_argument, "the device has port 1 only");
+    write_sized(attr, size, describe_port(*ours.nic));
+    return {};
+  });
+}
+
+int query_rt_values(ibv_context* context, ibv_values_ex* values) noexcept {
+  return status_of("ibv_query_rt_values_ex", [&]() -> Result<void> {
+    Context& ours = *VERBENA_TRY(alive(context));
+    if ((values->comp_mask & ~std::uint32_t{IBV_VALUES_MASK_RAW_CLOCK}) != 0) {
+      return fail(std::errc::operation_not_supported, "only the raw clock can be read");
+    }
+    // The clock that completions are stamped with: nanoseconds of the host's time line.
+    const auto now = ours.nic->host().now().time_since_epoch();
+    constexpr std::int64_t kSecond = 1'000'000'000;
+    values->raw_clock.tv_sec = static_cast<time_t>(now.count() / kSecond);
+    values->raw_clock.tv_nsec = static_cast<long>(now.count() % kSecond);
+    return {};
+  });
+}
+
+VERBENA_EXPORT int ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
+  if (!is_ours(context)) return real::call<"ibv_query_device">(&ibv_query_device, context, attr);
+  return query_device(context, attr);
+}
+
+VERBENA_EXPORT int ibv_query_port(ibv_context* context, uint8_t port_num,
+                                  _compat_ibv_port_attr* attr) {
+  if (!is_ours(context))
+    return real::call<"ibv_query_port">(&ibv_query_port, context, port_num, attr);
+  return query_port(context, port_num, reinterpret_cast<ibv_port_attr*>(attr), kCompatPortAttrSize);
+}
+
+VERBENA_EXPORT int ibv_query_gid(ibv_context* context, uint8_t port_num, int index, ibv_gid* gid) {
+  if (!is_ours(context))
+    return real::call<"ibv_query_gid">(&ibv_query_gid, context, port_num, index, gid);
+  return minus_one_of("ibv_query_gid", [&]() -> Result<void> {
+    // A negative index becomes a large one, which is not in the table either.
+    const nic::GidEntry* entry =
+        VERBENA_TRY(gid_entry(context, port_num, static_cast<std::uint64_t>(index)));
+    std::memcpy(gid->raw, entry->gid.gid.data(), sizeof gid->raw);
+    return {};
+  });
+}
+
+VERBENA_EXPORT int
+_ibv_query_gid_ex(  // NOLINT(bugprone-reserved-identifier,readability-identifier-naming)
+    ibv_context* context, uint32_t port_num, uint32_t gid_index, ibv_gid_entry* entry,
+    uint32_t flags, size_t entry_size) {
+  if (!is_ours(context)) {
+    return real::call<"_ibv_query_gid_ex">(&_ibv_query_gid_ex, context, port_num, gid_index, entry,
+                                           flags, entry_size);
+  }
+  return status_of("ibv_query_gid_ex", [&] {
+    return query_gid_ex(context, port_num, gid_index, entry, flags, entry_size);
+  });
+}
+
+VERBENA_EXPORT ssize_t
+_ibv_query_gid_table(  // NOLINT(bugprone-reserved-identifier,readability-identifier-naming)
+    ibv_context* context, ibv_gid_entry* entries, size_t max_entries, uint32_t flags,
+    size_t entry_size) {
+  if (!is_ours(context)) {
+    return real::call<"_ibv_query_gid_table">(&_ibv_query_gid_table, context, entries, max_entries,
+                                              flags, entry_size);
+  }
+  if (is_dead(Context::of(context).generation)) return -EIO;
+  if (flags != 0 || entry_size == 0) return -EINVAL;
+  const auto gids = Context::of(context).nic->gids();
+  std::size_t written = 0;
+  for (std::uint32_t index = 0; index < gids.size(); ++index) {
+    if (gids[index].gid.is_zero()) continue;
+    if (written == max_entries) return -EINVAL;  // the table does not fit (ibv_query_gid_table(3))
+    auto* to = reinterpret_cast<std::byte*>(entries) + written * entry_size;
+    write_sized(to, entry_size, describe_gid(gids[index], index));
+    ++written;
+  }
+  return static_cast<ssize_t>(written);
+}
+
+VERBENA_EXPORT int ibv_query_gid_type(ibv_context* context, uint8_t port_num, unsigned int index,
+                                      ibv_gid_type_sysfs* type) {
+  if (!is_ours(context)) {
+    return real::call<"ibv_query_gid_type">(&ibv_query_gid_type, context, port_num, index, type);
+  }
+  return minus_one_of("ibv_query_gid_type", [&]() -> Result<void> {
+    static_cast<void>(VERBENA_TRY(gid_entry(context, port_num, index)));
+    *type = IBV_GID_TYPE_SYSFS_ROCE_V2;
+    return {};
+  });
+}
+
+VERBENA_EXPORT int ibv_query_pkey(ibv_context* context, uint8_t port_num, int index, __be16* pkey) {
+  if (!is_ours(context))
+    return real::call<"ibv_query_pkey">(&ibv_query_pkey, context, port_num, index, pkey);
+  return minus_one_of("ibv_query_pkey", [&]() -> Result<void> {
+    static_cast<void>(VERBENA_TRY(alive(context)));
+    if (port_num != kPort || index < 0 || index >= kPkeyTableLength)
+      return fail(std::errc::invalid_argument);
+    *pkey = htobe16(kDefaultPkey);
+    return {};
+  });
+}
+
+VERBENA_EXPORT int ibv_get_pkey_index(ibv_context* context, uint8_t port_num, __be16 pkey) {
+  if (!is_ours(context))
+    return real::call<"ibv_get_pkey_index">(&ibv_get_pkey_index, context, port_num, pkey);
+  if (port_num == kPort && pkey == htobe16(kDefaultPkey)) return 0;
+  errno = EINVAL;
+  return -1;
+}
+
+}  // namespace verbena::compat

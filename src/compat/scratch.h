@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <type_traits>
+
+namespace verbena::compat {
+
+/// Room on the stack of which only what is asked for is made: an array of the largest size would be
+/// set to zero at every call of the data path.
+template <typename T, std::size_t kMost>
+class Scratch {
+ public:
+  explicit Scratch(std::size_t count) : count_(std::min(count, kMost)) {
+    std::uninitialized_default_construct_n(first(), count_);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  /// `count` values, or kMost when that is less.
+  [[nodiscard]] std::span<T> view() { return {first(), count_}; }
+
+ private:
+  static_assert(std::is_trivially_destructible_v<T>);
+
+  [[nodiscard]] T* first() { return reinterpret_cast<T*>(room_); }
+
+  alignas(T) std::byte room_[kMost * sizeof(T)];
+  std::size_t count_;
+};
+
+}  // namespace verbena::compat

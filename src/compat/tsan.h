@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// There when the program was built with ThreadSanitizer, else null.
+extern "C" {
+__attribute__((weak)) void __tsan_acquire(
+    void* address);  // NOLINT(bugprone-reserved-identifier,readability-identifier-naming)
+__attribute__((weak)) void __tsan_release(
+    void* address);  // NOLINT(bugprone-reserved-identifier,readability-identifier-naming)
+}
+
+/// What a program hands over through a completion queue: whatever happened before a request was
+/// posted happens before its completion is polled. A sanitizer that sees only the program's code
+/// cannot know it, so we tell it.
+namespace verbena::compat {
+
+inline void hand_over(void* through) {
+  if (&__tsan_release != nullptr) __tsan_release(through);
+}
+
+inline void take_over(void* through) {
+  if (&__tsan_acquire != nullptr) __tsan_acquire(through);
+}
+
+}  // namespace verbena::compat

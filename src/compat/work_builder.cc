@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compat/work_builder.h"
+
+#include <endian.h>
+
+#include <cerrno>
+#include <span>
+
+#include "compat/errno.h"
+#include "compat/tsan.h"
+#include "compat/work_request.h"
+
+namespace verbena::compat {
+namespace {
+
+using Pending = WorkBuilder::Pending;
+
+/// Begins a request with what the program set in the C object: wr_id and wr_flags.
+engine::SendRequest& begin(ibv_qp_ex* c_qp, engine::SendOpcode opcode) {
+  WorkBuilder& builder = *Qp::of(c_qp).builder;
+  Pending& made = builder.pending.emplace_back();
+  made.first_piece = builder.pieces.size();
+  made.request.id = c_qp->wr_id;
+  made.request.opcode = opcode;
+  set_flags(made.request, c_qp->wr_flags);
+  made.request.inline_data = false;  // wr_set_inline_data says so, not the flags
+  return made.request;
+}
+
+/// A remote operation's target.
+engine::SendRequest& begin_remote(ibv_qp_ex* qp, engine::SendOpcode opcode, std::uint32_t rkey,
+                                  std::uint64_t address) {
+  engine::SendRequest& request = begin(qp, opcode);
+  request.remote_address = address;
+  request.rkey = rkey;
+  return request;
+}
+
+/// The request that the setters are about; null (and EINVAL at the end) before the first one was
+/// begun.
+Pending* current(ibv_qp_ex* qp) {
+  WorkBuilder& builder = *Qp::of(qp).builder;
+  if (!builder.pending.empty()) return &builder.pending.back();
+  builder.error = EINVAL;
+  return nullptr;
+}
+
+void wr_send(ibv_qp_ex* qp) { begin(qp, engine::SendOpcode::kSend); }
+
+void wr_send_imm(ibv_qp_ex* qp, __be32 immediate) {
+  begin(qp, engine::SendOpcode::kSendWithImm).immediate = be32toh(immediate);
+}
+
+void wr_send_inv(ibv_qp_ex* qp, std::uint32_t rkey) {
+  begin(qp, engine::SendOpcode::kSendWithInvalidate).invalidate_rkey = rkey;
+}
+
+void wr_local_inv(ibv_qp_ex* qp, std::uint32_t rkey) {
+  begin(qp, engine::SendOpcode::kLocalInvalidate).invalidate_rkey = rkey;
+}
+
+void wr_rdma_read(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t address) {
+  begin_remote(qp, engine::SendOpcode::kRead, rkey, address);
+}
+
+void wr_rdma_write(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t address) {
+  begin_remote(qp, engine::SendOpcode::kWrite, rkey, address);
+}
+
+void wr_rdma_write_imm(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t address, __be32 immediate) {
+  begin_remote(qp, engine::SendOpcode::kWriteWithImm, rkey, address).immediate = be32toh(immediate);
+}
+
+void wr_atomic_cmp_swp(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t address,
+                       std::uint64_t compare, std::uint64_t swap) {
+  engine::SendRequest& request = begin_remote(qp, engine::SendOpcode::kCompareSwap, rkey, address);
+  request.compare_or_add = compare;
+  request.swap = swap;
+}
+
+void wr_atomic_fetch_add(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t address,
+                         std::uint64_t add) {
+  begin_remote(qp, engine::SendOpcode::kFetchAdd, rkey, address).compare_or_add = add;
+}
+
+// Operations that check_send_operations() did not grant end the batch with an error.
+void refuse(ibv_qp_ex* qp) { Qp::of(qp).builder->error = EOPNOTSUPP; }
+void wr_bind_mw(ibv_qp_ex* qp, ibv_mw*, std::uint32_t, const ibv_mw_bind_info*) { refuse(qp); }
+void wr_send_tso(ibv_qp_ex* qp, void*, std::uint16_t, std::uint16_t) { refuse(qp); }
+void wr_set_xrc_srqn(ibv_qp_ex* qp, std::uint32_t) { refuse(qp); }
+void wr_atomic_write(ibv_qp_ex* qp, std::uint32_t, std::uint64_t, const void*) { refuse(qp); }
+
+void wr_set_ud_addr(ibv_qp_ex* qp, ibv_ah* ah, std::uint32_t remote_qpn,
+                    std::uint32_t remote_qkey) {
+  Pending* const made = current(qp);
+  if (made == nullptr) return;
+  if (const int error = set_target(made->request, ah, remote_qpn, remote_qkey); error != 0) {
+    Qp::of(qp).builder->error = error;
+  }
+}
+
+void wr_set_sge_list(ibv_qp_ex* qp, std::size_t count, const ibv_sge* list) {
+  Pending* const made = current(qp);
+  if (made == nullptr) return;
+  WorkBuilder& builder = *Qp::of(qp).builder;
+  if (count > Qp::of(qp).max_send_sge) {
+    builder.error = EINVAL;
+    return;
+  }
+  made->first_piece = builder.pieces.size();
+  made->piece_count = count;
+  builder.pieces.resize(made->first_piece + count);
+  copy_pieces(std::span(builder.pieces).subspan(made->first_piece), list);
+}
+
+void wr_set_sge(ibv_qp_ex* qp, std::uint32_t lkey, std::uint64_t address, std::uint32_t length) {
+  const ibv_sge piece{.addr = address, .length = length, .lkey = lkey};
+  wr_set_sge_list(qp, 1, &piece);
+}
+
+void wr_set_inline_data_list(ibv_qp_ex* qp, std::size_t count, const ibv_data_buf* list) {
+  Pending* const made = current(qp);
+  if (made == nullptr) return;
+  Qp& ours = Qp::of(qp);
+  WorkBuilder& builder = *ours.builder;
+  made->request.inline_data = true;
+  made->first_inline = builder.inline_bytes.size();
+  made->inline_size = 0;
+  for (const ibv_data_buf& buffer : std::span(list, count)) {
+    if (buffer.length > ours.init.cap.max_inline_data - made->inline_size) {
+      builder.error = EINVAL;
+      return;
+    }
+    const auto* bytes = static_cast<const std::byte*>(buffer.addr);
+    builder.inline_bytes.insert(builder.inline_bytes.end(), bytes, bytes + buffer.length);
+    made->inline_size += buffer.length;
+  }
+}
+
+void wr_set_inline_data(ibv_qp_ex* qp, void* address, std::size_t length) {
+  const ibv_data_buf buffer{.addr = address, .length = length};
+  wr_set_inline_data_list(qp, 1, &buffer);
+}
+
+void wr_start(ibv_qp_ex* qp) {
+  WorkBuilder& builder = *Qp::of(qp).builder;
+  builder.lock.lock();
+  builder.error = is_dead(Qp::of(qp).generation) ? EIO : 0;
+  builder.pending.clear();
+  builder.pieces.clear();
+  builder.inline_bytes.clear();
+}
+
+/// The gather list of a request, which for inline data is one piece of the builder's own memory.
+std::span<const engine::Sge> pieces_of(const WorkBuilder& builder, const Pending& made,
+                                       engine::Sge& own) {
+  if (!made.request.inline_data)
+    return std::span(builder.pieces).subspan(made.first_piece, made.piece_count);
+  if (made.inline_size == 0) return {};
+  const auto* bytes = builder.inline_bytes.data() + made.first_inline;
+  own = {reinterpret_cast<std::uint64_t>(bytes), static_cast<std::uint32_t>(made.inline_size), 0};
+  return {&own, 1};
+}
+
+int post_all(Qp& qp, WorkBuilder& builder) {
+  if (builder.error != 0) return builder.error;
+  int error = 0;
+  for (Pending& made : builder.pending) {
+    engine::Sge own;
+    made.request.pieces = pieces_of(builder, made, own);
+    const auto posted = qp.nic->post_send(qp.pair, made.request);
+    if (posted) continue;
+    error = to_errno(posted.error());
+    break;
+  }
+  qp.nic->ring(qp.pair);
+  return error;
+}
+
+int wr_complete(ibv_qp_ex* c_qp) {
+  Qp& qp = Qp::of(c_qp);
+  hand_over(&Cq::of(qp.qp_base.send_cq));
+  const int error = post_all(qp, *qp.builder);
+  qp.builder->lock.unlock();
+  return error;
+}
+
+void wr_abort(ibv_qp_ex* qp) { Qp::of(qp).builder->lock.unlock(); }
+
+constexpr std::uint64_t kUdOperations = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+constexpr std::uint64_t kRcOperations =
+    kUdOperations | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+    IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV;
+
+}  // namespace
+
+Result<void> check_send_operations(ibv_qp_type type, std::uint64_t operations) {
+  if ((operations & ~kRcOperations) != 0) {
+    return fail(std::errc::operation_not_supported,
+                "a send operation that this device does not have");
+  }
+  if (type == IBV_QPT_UD && (operations & ~kUdOperations) != 0) {
+    return fail(std::errc::invalid_argument, "a send operation that UD does not have");
+  }
+  return {};
+}
+
+void install_work_builder(Qp& qp) {
+  qp.builder = std::make_unique<WorkBuilder>();
+  qp.wr_atomic_cmp_swp = &wr_atomic_cmp_swp;
+  qp.wr_atomic_fetch_add = &wr_atomic_fetch_add;
+  qp.wr_bind_mw = &wr_bind_mw;
+  qp.wr_local_inv = &wr_local_inv;
+  qp.wr_rdma_read = &wr_rdma_read;
+  qp.wr_rdma_write = &wr_rdma_write;
+  qp.wr_rdma_write_imm = &wr_rdma_write_imm;
+  qp.wr_send = &wr_send;
+  qp.wr_send_imm = &wr_send_imm;
+  qp.wr_send_inv = &wr_send_inv;
+  qp.wr_send_tso = &wr_send_tso;
+  qp.wr_set_ud_addr = &wr_set_ud_addr;
+  qp.wr_set_xrc_srqn = &wr_set_xrc_srqn;
+  qp.wr_set_inline_data = &wr_set_inline_data;
+  qp.wr_set_inline_data_list = &wr_set_inline_data_list;
+  qp.wr_set_sge = &wr_set_sge;
+  qp.wr_set_sge_list = &wr_set_sge_list;
+  qp.wr_start = &wr_start;
+  qp.wr_complete = &wr_complete;
+  qp.wr_abort = &wr_abort;
+  qp.wr_atomic_write = &wr_atomic_write;
+}
+
+}  // namespace verbena::compat

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compat/work_request.h"
+
+#include <cerrno>
+
+namespace verbena::compat {
+namespace {
+
+constexpr int of(engine::SendOpcode opcode) { return static_cast<int>(opcode); }
+static_assert(of(engine::SendOpcode::kWrite) == IBV_WR_RDMA_WRITE);
+static_assert(of(engine::SendOpcode::kWriteWithImm) == IBV_WR_RDMA_WRITE_WITH_IMM);
+static_assert(of(engine::SendOpcode::kSend) == IBV_WR_SEND);
+static_assert(of(engine::SendOpcode::kSendWithImm) == IBV_WR_SEND_WITH_IMM);
+static_assert(of(engine::SendOpcode::kRead) == IBV_WR_RDMA_READ);
+static_assert(of(engine::SendOpcode::kCompareSwap) == IBV_WR_ATOMIC_CMP_AND_SWP);
+static_assert(of(engine::SendOpcode::kFetchAdd) == IBV_WR_ATOMIC_FETCH_AND_ADD);
+static_assert(of(engine::SendOpcode::kLocalInvalidate) == IBV_WR_LOCAL_INV);
+static_assert(of(engine::SendOpcode::kSendWithInvalidate) == IBV_WR_SEND_WITH_INV);
+
+constexpr std::uint32_t bit(ibv_wr_opcode opcode) { return 1u << opcode; }
+
+// Which opcodes a queue pair takes, by type (ibv_post_send(3), the table of opcodes and
+// transports).
+constexpr std::uint32_t kUdOpcodes = bit(IBV_WR_SEND) | bit(IBV_WR_SEND_WITH_IMM);
+constexpr std::uint32_t kUcOpcodes = kUdOpcodes | bit(IBV_WR_RDMA_WRITE) |
+                                     bit(IBV_WR_RDMA_WRITE_WITH_IMM) | bit(IBV_WR_LOCAL_INV) |
+                                     bit(IBV_WR_SEND_WITH_INV);
+constexpr std::uint32_t kRcOpcodes = kUcOpcodes | bit(IBV_WR_RDMA_READ) |
+                                     bit(IBV_WR_ATOMIC_CMP_AND_SWP) |
+                                     bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
+
+constexpr std::uint32_t opcodes_of(ibv_qp_type type) {
+  switch (type) {
+    case IBV_QPT_RC: return kRcOpcodes;
+    case IBV_QPT_UC: return kUcOpcodes;
+    case IBV_QPT_UD: return kUdOpcodes;
+    default: return 0;
+  }
+}
+
+}  // namespace
+
+int set_opcode(engine::SendRequest& request, ibv_qp_type type, ibv_wr_opcode opcode) {
+  const auto number = static_cast<unsigned>(opcode);
+  if (number >= 32 || (opcodes_of(type) >> number & 1) == 0) return EINVAL;
+  request.opcode = static_cast<engine::SendOpcode>(opcode);
+  return 0;
+}
+
+void set_flags(engine::SendRequest& request, unsigned int send_flags) {
+  request.signaled = (send_flags & IBV_SEND_SIGNALED) != 0;
+  request.solicited = (send_flags & IBV_SEND_SOLICITED) != 0;
+  request.fence = (send_flags & IBV_SEND_FENCE) != 0;
+  request.inline_data = (send_flags & IBV_SEND_INLINE) != 0;
+}
+
+int set_target(engine::SendRequest& request, ibv_ah* ah, std::uint32_t remote_qpn,
+               std::uint32_t remote_qkey) {
+  if (ah == nullptr) return EINVAL;
+  request.target.path = Ah::of(ah).address->path;
+  request.target.qp_number = remote_qpn;
+  request.target.qkey = remote_qkey;
+  return 0;
+}
+
+void copy_pieces(std::span<engine::Sge> to, const ibv_sge* from) {
+  for (engine::Sge& piece : to) {
+    piece = {from->addr, from->length, from->lkey};
+    ++from;
+  }
+}
+
+}  // namespace verbena::compat

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "compat/objects.h"
+#include "compat/scratch.h"
+#include "engine/work.h"
+
+/// Work requests in the engine's words. Errors are errno values: this is the data path.
+namespace verbena::compat {
+
+/// The most gather entries that a device can be set to grant (limits.max_sge).
+inline constexpr std::size_t kMaxPieces = 256;
+using PieceScratch = Scratch<engine::Sge, kMaxPieces>;
+
+/// EINVAL when a queue pair of that type does not take the opcode.
+[[nodiscard]] int set_opcode(engine::SendRequest& request, ibv_qp_type type, ibv_wr_opcode opcode);
+
+void set_flags(engine::SendRequest& request, unsigned int send_flags);
+
+/// Where a datagram goes. EINVAL without an address handle.
+[[nodiscard]] int set_target(engine::SendRequest& request, ibv_ah* ah, std::uint32_t remote_qpn,
+                             std::uint32_t remote_qkey);
+
+/// Copies a gather list; `to` has room for `count`.
+void copy_pieces(std::span<engine::Sge> to, const ibv_sge* from);
+
+}  // namespace verbena::compat
