@@ -30,7 +30,7 @@ KeyTable::KeyTable(std::uint32_t capacity, std::uint64_t seed)
   const auto start = static_cast<std::uint32_t>(seed % capacity_);
   for (std::uint32_t i = 0; i < capacity_; ++i) free_.push_back((start + i) % capacity_);
   for (std::uint32_t i = 0; i < capacity_; ++i) {
-    entries_[i].generation = static_cast<std::uint8_t>((seed >> 32) + i * 37);
+    entries_[i].generation = static_cast<std::uint8_t>((seed >> 32) + std::uint64_t{i} * 37);
   }
 }
 
