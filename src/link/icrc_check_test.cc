@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "link/icrc_check.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "link/testing.h"
+
+namespace verbena::link {
+namespace {
+
+using testing::address;
+using testing::OwnedTrain;
+
+class IcrcCheckTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  IcrcCheckTest() {
+    path_.source = address(GetParam());
+    path_.destination = address(GetParam());
+    path_.source_port = 4791;
+  }
+  wire::Segment packet(std::uint16_t identification, std::uint16_t position) {
+    const OwnedTrain sent(path_, 5, psn_++, 100, 1024);
+    const wire::TrainPacket one = wire::packet_at(sent.train(), 0);
+    auto& bytes = *bytes_.emplace_back(std::make_unique<std::vector<std::byte>>(one.wire_size()));
+    wire::write_packet(sent.train(), one, identification, bytes);
+    return {.datagram = bytes, .path = path_, .position = position, .identification = {}};
+  }
+  static bool holds(IcrcCheck& check, wire::Segment segment) {
+    return check.filter(std::span(&segment, 1)) == 1;
+  }
+  [[nodiscard]] bool ipv4() const { return path_.source.is_ipv4(); }
+
+  wire::Path path_{};
+  std::uint32_t psn_ = 0;
+  std::vector<std::unique_ptr<std::vector<std::byte>>> bytes_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Families, IcrcCheckTest, ::testing::Values("127.0.0.1", "::1"),
+                         [](const auto& family) { return family.index == 0 ? "IPv4" : "IPv6"; });
+
+TEST_P(IcrcCheckTest, TakesExpectedIdentifications) {
+  IcrcCheck strict(IcrcCheck::Mode::kStrict);
+  EXPECT_TRUE(holds(strict, packet(7, 7)));
+  EXPECT_TRUE(holds(strict, packet(8, 0)));  // the previous one + 1
+  EXPECT_TRUE(holds(strict, packet(0, 3)));
+  EXPECT_TRUE(holds(strict, packet(1, 0)));
+  EXPECT_EQ(strict.counters().good, 4U);
+  EXPECT_EQ(strict.counters().solved, 0U);
+}
+
+TEST_P(IcrcCheckTest, StrictTakesNoOther) {
+  IcrcCheck strict(IcrcCheck::Mode::kStrict);
+  EXPECT_EQ(holds(strict, packet(1000, 0)), !ipv4());
+  EXPECT_TRUE(holds(strict, packet(9, 9)));
+  EXPECT_EQ(holds(strict, packet(11, 0)), !ipv4());
+}
+
+TEST_P(IcrcCheckTest, SolveTakesAny) {
+  IcrcCheck solve(IcrcCheck::Mode::kSolve);
+  EXPECT_TRUE(holds(solve, packet(0xBEEF, 0)));
+  EXPECT_TRUE(holds(solve, packet(0xBEF0, 0)));
+  EXPECT_EQ(solve.counters().solved, ipv4() ? 1U : 0U);
+}
+
+TEST_P(IcrcCheckTest, OneWrongBitIsFound) {
+  for (const auto mode : {IcrcCheck::Mode::kStrict, IcrcCheck::Mode::kSolve}) {
+    IcrcCheck check(mode);
+    const wire::Segment good = packet(3, 3);
+    for (std::size_t bit = 0; bit < good.datagram.size() * 8; ++bit) {
+      if (bit / 8 == 4) continue;  // FECN, BECN and reserved bits are not covered
+      auto& bytes = *bytes_.back();
+      bytes[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+      EXPECT_FALSE(holds(check, good)) << bit;
+      bytes[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+    }
+    EXPECT_TRUE(holds(check, good));
+    EXPECT_EQ(check.counters().good, 1U);
+  }
+}
+
+TEST_P(IcrcCheckTest, AKnownIdentificationCountsAlone) {
+  IcrcCheck solve(IcrcCheck::Mode::kSolve);
+  wire::Segment segment = packet(500, 0);
+  segment.identification = 500;
+  EXPECT_TRUE(holds(solve, segment));
+  segment.identification = 501;
+  EXPECT_EQ(holds(solve, segment), !ipv4());
+}
+
+TEST_P(IcrcCheckTest, OffTakesEverythingWithRoomForAnIcrc) {
+  IcrcCheck off(IcrcCheck::Mode::kOff);
+  const std::vector<std::byte> junk(16);
+  EXPECT_TRUE(holds(off, {.datagram = junk, .path = path_}));
+  EXPECT_FALSE(holds(off, {.datagram = ConstBytes(junk).first(15), .path = path_}));
+  EXPECT_FALSE(holds(off, {.datagram = {}, .path = path_}));
+}
+
+TEST_P(IcrcCheckTest, WhatHoldsKeepsItsOrder) {
+  IcrcCheck check(IcrcCheck::Mode::kSolve);
+  std::vector<wire::Segment> segments;
+  for (std::uint16_t i = 0; i < 10; ++i) segments.push_back(packet(i, i));
+  for (const std::size_t bad : {0U, 4U, 5U, 9U}) (*bytes_[bad])[20] ^= std::byte{1};
+  const auto before = segments;
+  ASSERT_EQ(check.filter(segments), 6U);
+  const std::array<std::size_t, 6> expected{1, 2, 3, 6, 7, 8};
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_EQ(segments[i].datagram.data(), before[expected[i]].datagram.data());
+  EXPECT_EQ(check.counters().bad, 4U);
+}
+
+TEST_P(IcrcCheckTest, ManySourcesNeedNoMoreMemory) {
+  IcrcCheck strict(IcrcCheck::Mode::kStrict);
+  for (std::uint16_t port = 1; port < 5000; ++port) {
+    path_.source_port = port;
+    EXPECT_TRUE(holds(strict, packet(5, 5)));
+    EXPECT_TRUE(holds(strict, packet(6, 0)));
+  }
+}
+
+}  // namespace
+}  // namespace verbena::link
