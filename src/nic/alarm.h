@@ -2,11 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
 #include <optional>
 
 #include "base/time.h"
+#include "nic/gate.h"
 
 namespace verbena::nic {
 
@@ -16,12 +16,15 @@ namespace verbena::nic {
 /// reads what the host was promised; promise() stores the promise and then reads the time again.
 /// All four are sequentially consistent, so one of the two sees the other's: either the host
 /// returns the new time or the setter wakes it.
-class Alarm {
+///
+/// `Atomic` as in gate.h.
+template <template <typename> typename Atomic>
+class BasicAlarm {
  public:
   /// Under the shard's lock. True when the host has to be woken.
   [[nodiscard]] bool set(std::optional<Time> time) {
     const Duration::rep next = time ? time->time_since_epoch().count() : kNever;
-    if (next == next_.load(std::memory_order_relaxed)) return false;
+    if (next == next_.load()) return false;
     next_.store(next);
     if (next >= promised_.load()) return false;
     promised_.store(next);  // one wake-up is enough until the host asks again
@@ -42,16 +45,16 @@ class Alarm {
     return Time(Duration(next));
   }
 
-  [[nodiscard]] bool due(Time now) const {
-    return next_.load(std::memory_order_relaxed) <= now.time_since_epoch().count();
-  }
+  [[nodiscard]] bool due(Time now) const { return next_.load() <= now.time_since_epoch().count(); }
 
  private:
   static constexpr Duration::rep kNever = std::numeric_limits<Duration::rep>::max();
 
-  std::atomic<Duration::rep> next_{kNever};
+  Atomic<Duration::rep> next_{kNever};
   /// Nothing was promised yet: the host asks before its first sleep.
-  std::atomic<Duration::rep> promised_{std::numeric_limits<Duration::rep>::min()};
+  Atomic<Duration::rep> promised_{std::numeric_limits<Duration::rep>::min()};
 };
+
+using Alarm = BasicAlarm<StandardAtomic>;
 
 }  // namespace verbena::nic

@@ -4,6 +4,11 @@
 #include <memory>
 
 namespace verbena::nic {
+namespace {
+
+constexpr std::uint32_t kMaxInterrupts = 1U << 20;
+
+}  // namespace
 
 void EventLedger::deliver() {
   const std::scoped_lock lock(mutex_);
@@ -30,11 +35,14 @@ Result<void> EventLedger::settle(Host& host) {
     waiter_ = notifier.get();
   }
   Waited waited = Waited::kInterrupted;
-  while (waited == Waited::kInterrupted) {  // a signal handler does not end ibv_destroy_*
+  // A signal handler does not end ibv_destroy_*. A host that is no more (after fork) always
+  // interrupts.
+  for (std::uint32_t i = 0; i < kMaxInterrupts && waited == Waited::kInterrupted; ++i) {
     waited = host.wait([this] { return settled(); }, notifier.get());
   }
   const std::scoped_lock lock(mutex_);
   waiter_ = nullptr;
+  if (waited == Waited::kInterrupted) return fail(std::errc::interrupted);
   if (waited == Waited::kDeadlock) {
     return fail(std::errc::resource_deadlock_would_occur,
                 "destroying an object whose events nobody acknowledges");
