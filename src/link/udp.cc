@@ -278,7 +278,8 @@ bool UdpLink::receive_batch() {
     read_header(message, source, segment_size);
     received_ = ReceivedBatch(
         ConstBytes(buffer_.data() + buffer_used_, static_cast<std::size_t>(size)), segment_size);
-    buffer_used_ += static_cast<std::size_t>(size);
+    constexpr std::size_t kLine = AlignedBuffer::kLine;
+    buffer_used_ += (static_cast<std::size_t>(size) + kLine - 1) / kLine * kLine;
     return true;
   }
   return false;

@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "base/result.h"
+#include "link/aligned_buffer.h"
 #include "link/link.h"
 #include "link/send_batch.h"
 #include "link/udp_socket.h"
@@ -96,7 +96,7 @@ class UdpLink final : public Link {
   std::uint32_t scope_;
 
   // Packets staged for one send, all of one path.
-  std::vector<std::byte> staging_;
+  AlignedBuffer staging_;
   SendBatch batch_;
   wire::Path path_{};  ///< as it will stand on the wire
   std::size_t staged_ = 0;
@@ -110,7 +110,7 @@ class UdpLink final : public Link {
   bool all_single_ = false;
 
   // Datagrams received: those before buffer_used_ may still be looked at.
-  std::vector<std::byte> buffer_;
+  AlignedBuffer buffer_;
   std::size_t buffer_used_ = 0;
   ReceivedBatch received_{};
   wire::Path received_path_{};
