@@ -37,6 +37,7 @@ class TestMemory final : public engine::MemoryLookup {
   void add_window(std::uint32_t key, std::uint32_t region_key, std::uint64_t address,
                   std::size_t length, std::uint32_t access);
   [[nodiscard]] Region& region(std::uint32_t key) { return *regions_.at(key); }
+  [[nodiscard]] const Region& region(std::uint32_t key) const { return *regions_.at(key); }
   [[nodiscard]] bool guards_intact() const;
 
   [[nodiscard]] std::expected<Bytes, engine::MemoryError> lookup(std::uint32_t key,
