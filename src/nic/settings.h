@@ -28,7 +28,8 @@ struct Settings {
   std::vector<wire::Address> addresses{};
   /// Every packet goes into this pcapng file; empty for none. `%p` has become the process id.
   std::string pcap{};
-  /// The fault plan, in the words of `link/fault.h`; empty for none.
+  std::uint64_t pcap_limit = std::uint64_t{4} << 30;  ///< bytes
+  /// The fault plan, in the words of `link/fault_plan.h`; empty for none.
   std::string faults{};
   LogLevel log_level = LogLevel::kWarning;
   /// The file that was read; empty when there was none.
@@ -61,7 +62,8 @@ struct Setting {
   void (*set_number)(Settings&, std::uint64_t) = nullptr;
   // kText and kList.
   std::string (*text)(const Settings&) = nullptr;
-  bool (*set_text)(Settings&, std::string_view) = nullptr;  ///< false: not allowed
+  /// Whether it was allowed; a reason may be given.
+  Result<void> (*set_text)(Settings&, std::string_view) = nullptr;
 };
 
 [[nodiscard]] std::span<const Setting> setting_table();

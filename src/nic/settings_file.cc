@@ -41,31 +41,28 @@ std::unexpected<Error> wrong(std::string_view file, const toml::source_region& s
   return fail(std::errc::invalid_argument, fmt::format("{}:{}: {}", file, source.begin.line, what));
 }
 
-enum class Place : std::uint8_t { kCode, kComment, kBasicString, kLiteralString };
-
-/// The line of the first character that toml++ 3.3 cannot be trusted with: its tables of Unicode
-/// white space run into undefined behaviour wherever it looks for white space. So other than ASCII
-/// is for comments and strings, as TOML has it, and strings are of one line. What else is wrong,
-/// toml++ says.
+/// The line of the first character that toml++ 3.3 cannot be trusted with: its table of Unicode
+/// white space runs into undefined behaviour wherever it looks for white space, which it does in
+/// most places. Comments may hold any text; strings have \u for what is not ASCII, and are of one
+/// line.
 std::optional<std::size_t> untrusted_line(std::string_view text) {
-  Place place = Place::kCode;
+  char inside = 0;  // the quotation mark of a string, # in a comment
   std::size_t line = 1;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '\n') {
-      place = Place::kCode;
+      inside = 0;
       ++line;
-    } else if (place == Place::kBasicString && c == '\\') {
-      if (++i < text.size() && (text[i] & 0x80) != 0) return line;
-      if (i < text.size() && text[i] == '\n') ++line;
-    } else if (place == Place::kBasicString || place == Place::kLiteralString) {
-      if (c == (place == Place::kBasicString ? '"' : '\'')) place = Place::kCode;
-    } else if (place == Place::kCode) {
-      if ((c & 0x80) != 0 || text.substr(i, 3) == "\"\"\"" || text.substr(i, 3) == "'''")
-        return line;
-      if (c == '#') place = Place::kComment;
-      if (c == '"') place = Place::kBasicString;
-      if (c == '\'') place = Place::kLiteralString;
+    } else if (inside != '#') {
+      const auto three = text.substr(i, 3);
+      if ((c & 0x80) != 0 || three == R"(""")" || three == "'''") return line;
+      if (inside == '"' && c == '\\' && text.substr(i + 1, 1) != "\n") {
+        if (++i < text.size() && (text[i] & 0x80) != 0) return line;
+      } else if (inside == 0 && (c == '"' || c == '\'' || c == '#')) {
+        inside = c;
+      } else if (inside == c) {
+        inside = 0;
+      }
     }
   }
   return std::nullopt;
@@ -148,8 +145,8 @@ Result<void> parse(std::string_view text, std::string_view file, Settings& setti
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte order mark
   if (const auto line = untrusted_line(text)) {
     return fail(std::errc::invalid_argument,
-                fmt::format("{}:{}: other than ASCII may stand only in comments and in strings, "
-                            "which must be of one line",
+                fmt::format("{}:{}: strings are of one line, and what is not ASCII must be "
+                            "written \\uXXXX in them",
                             file, *line));
   }
   const auto parsed = toml::parse(text);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "link/fault_plan.h"
 #include "nic/settings.h"
 
 namespace verbena::nic {
@@ -39,34 +40,39 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-bool set_addresses(Settings& settings, std::string_view list) {
+std::unexpected<Error> not_allowed(std::string reason = {}) {
+  return fail(std::errc::invalid_argument, std::move(reason));
+}
+
+Result<void> set_addresses(Settings& settings, std::string_view list) {
   std::vector<wire::Address> addresses;
   if (trimmed(list) != "auto") {
     for (bool more = true; more;) {
       const auto comma = list.find(',');
       more = comma != std::string_view::npos;
       const auto address = wire::Address::from_string(trimmed(list.substr(0, comma)));
-      if (!address || address->is_zero() || address->is_multicast()) return false;
-      if (address->is_ipv4() && (address->ipv4() == 0 || address->ipv4() == ~0U)) return false;
-      if (std::ranges::find(addresses, *address) != addresses.end()) return false;
+      if (!address || address->is_zero() || address->is_multicast()) return not_allowed();
+      if (address->is_ipv4() && (address->ipv4() == 0 || address->ipv4() == ~0U))
+        return not_allowed();
+      if (std::ranges::find(addresses, *address) != addresses.end()) return not_allowed();
       addresses.push_back(*address);
-      if (addresses.size() > kMaxAddresses) return false;
+      if (addresses.size() > kMaxAddresses) return not_allowed();
       if (more) list.remove_prefix(comma + 1);
     }
   }
   settings.addresses = std::move(addresses);
   settings.nic.address = settings.addresses.empty() ? wire::Address{} : settings.addresses.front();
-  return true;
+  return {};
 }
 
-bool set_prefix(Settings& settings, std::string_view prefix) {
+Result<void> set_prefix(Settings& settings, std::string_view prefix) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   const auto good = [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '_'; };
-  if (prefix.empty() || prefix.size() > kMaxPrefix) return false;
-  if (!letter(prefix.front()) || !std::ranges::all_of(prefix, good)) return false;
+  if (prefix.empty() || prefix.size() > kMaxPrefix) return not_allowed();
+  if (!letter(prefix.front()) || !std::ranges::all_of(prefix, good)) return not_allowed();
   settings.device_prefix = prefix;
   settings.nic.name = settings.device_prefix + "0";
-  return true;
+  return {};
 }
 
 bool printable(std::string_view text) {
@@ -74,16 +80,21 @@ bool printable(std::string_view text) {
          std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) >= ' '; });
 }
 
-bool set_pcap(Settings& settings, std::string_view path) {
-  if (!printable(path)) return false;
+Result<void> set_pcap(Settings& settings, std::string_view path) {
+  if (!printable(path)) return not_allowed();
   settings.pcap = path;
-  return true;
+  return {};
 }
 
-bool set_faults(Settings& settings, std::string_view plan) {
-  if (!printable(plan)) return false;
+Result<void> set_faults(Settings& settings, std::string_view plan) {
+  if (!printable(plan)) return not_allowed();
+  if (!plan.empty()) {
+    if (const auto parsed = link::parse_fault_plan(plan); !parsed) {
+      return not_allowed(parsed.error().message);
+    }
+  }
   settings.faults = plan;
-  return true;
+  return {};
 }
 
 template <auto Member>
@@ -148,13 +159,25 @@ constexpr Setting kPcap{
     .text = [](const Settings& s) { return s.pcap; },
     .set_text = set_pcap};
 
-constexpr Setting kFaults{.key = "faults",
-                          .environment = "VERBENA_FAULTS",
-                          .kind = SettingKind::kText,
-                          .meaning = "Disturbs the packets by a plan, from a seed.",
-                          .allowed = "a fault plan, or nothing",
-                          .text = [](const Settings& s) { return s.faults; },
-                          .set_text = set_faults};
+constexpr Setting kPcapLimit{
+    .key = "pcap_limit",
+    .environment = "VERBENA_PCAP_LIMIT",
+    .kind = SettingKind::kNumber,
+    .meaning = "Bytes at which that file is full: packets are no longer written.",
+    .allowed = {},
+    .low = 4096,
+    .high = std::uint64_t{1} << 50,
+    .number = [](const Settings& s) { return s.pcap_limit; },
+    .set_number = [](Settings& s, std::uint64_t value) { s.pcap_limit = value; }};
+
+constexpr Setting kFaults{
+    .key = "faults",
+    .environment = "VERBENA_FAULTS",
+    .kind = SettingKind::kText,
+    .meaning = "Disturbs incoming packets by a plan, from a seed (docs/faults.md).",
+    .allowed = "a fault plan such as `seed=7,drop=1%,reorder=1%`, or nothing",
+    .text = [](const Settings& s) { return s.faults; },
+    .set_text = set_faults};
 
 constexpr Setting kLog{
     .key = "log",
@@ -219,6 +242,7 @@ constexpr std::array kTable{
     kIcrc,
     kLog,
     kPcap,
+    kPcapLimit,
     kFaults,
     limit<&Limits::max_qp>("limits.max_qp", "VERBENA_MAX_QP", "Queue pairs of a device.", 1, 65536),
     limit<&Limits::max_cq>("limits.max_cq", "VERBENA_MAX_CQ", "Completion queues of a device.", 1,
@@ -287,26 +311,26 @@ std::span<const Unit> units_of(const Setting& setting) {
                                                 : std::span<const Unit>(kSizes);
 }
 
-bool store(const Setting& setting, std::string_view value, Settings& settings) {
+Result<void> store(const Setting& setting, std::string_view value, Settings& settings) {
   switch (setting.kind) {
     case SettingKind::kText:
     case SettingKind::kList: return setting.set_text(settings, value);
     case SettingKind::kChoice: {
       const auto found = std::ranges::find(setting.choices, value);
-      if (found == setting.choices.end()) return false;
+      if (found == setting.choices.end()) return not_allowed();
       setting.set_number(settings, static_cast<std::uint64_t>(found - setting.choices.begin()));
-      return true;
+      return {};
     }
     case SettingKind::kNumber:
     case SettingKind::kDuration: {
       std::uint64_t number = 0;
-      if (!read_number(value, units_of(setting), number)) return false;
-      if (number < setting.low || number > setting.high) return false;
+      if (!read_number(value, units_of(setting), number)) return not_allowed();
+      if (number < setting.low || number > setting.high) return not_allowed();
       setting.set_number(settings, number);
-      return true;
+      return {};
     }
   }
-  return false;
+  return not_allowed();
 }
 
 }  // namespace
@@ -360,9 +384,12 @@ std::string quoted(std::string_view value) {
 
 Result<void> set_value(const Setting& setting, std::string_view value, std::string_view origin,
                        Settings& settings) {
-  if (store(setting, value, settings)) return {};
-  return fail(std::errc::invalid_argument, fmt::format("{} is {}, but must be {}", origin,
-                                                       quoted(value), allowed_values(setting)));
+  const auto stored = store(setting, value, settings);
+  if (stored) return {};
+  const auto& reason = stored.error().message;
+  return fail(std::errc::invalid_argument,
+              fmt::format("{} is {}, but must be {}{}{}", origin, quoted(value),
+                          allowed_values(setting), reason.empty() ? "" : ": ", reason));
 }
 
 NicConfig device_config(const Settings& settings, std::size_t index) {

@@ -181,19 +181,22 @@ TEST(SettingsFile, WhatTheParserDoesNotExpectIsNoMoreThanAWrongLine) {
             "file.toml:5: this is not TOML");
 }
 
-TEST(SettingsFile, OtherThanAsciiStandsInCommentsAndStringsOfOneLine) {
+TEST(SettingsFile, WhatIsNotAsciiStandsInCommentsAndIsEscapedInStrings) {
   Settings settings;
-  EXPECT_EQ(read("\xEF\xBB\xBF# für alle\npcap = \"/tmp/\\\"é.pcapng\" # é\n", settings), "");
-  EXPECT_EQ(settings.pcap, "/tmp/\"é.pcapng");
-  EXPECT_EQ(read("pcap = '/tmp/\\é'", settings), "");
-  EXPECT_EQ(settings.pcap, "/tmp/\\é");
+  EXPECT_EQ(read("\xEF\xBB\xBF# für alle\npcap = \"/#/\\\"\\u00e9\" # é\n", settings), "");
+  EXPECT_EQ(settings.pcap, "/#/\"é");
+  EXPECT_EQ(read("pcap = '/tmp/\\' # é", settings), "");
+  EXPECT_EQ(settings.pcap, "/tmp/\\");
   const std::string rule =
-      ": other than ASCII may stand only in comments and in strings, which must be of one line";
+      ": strings are of one line, and what is not ASCII must be written \\uXXXX in them";
   EXPECT_EQ(sentence("mtu = 256\n[é]"), "file.toml:2" + rule);
   EXPECT_EQ(sentence("mtu = \u00a0256"), "file.toml:1" + rule);
+  EXPECT_EQ(sentence("pcap = \"é\""), "file.toml:1" + rule);
+  EXPECT_EQ(sentence("pcap = \"#é\""), "file.toml:1" + rule);
+  EXPECT_EQ(sentence("pcap = '\\#é'"), "file.toml:1" + rule);
   EXPECT_EQ(sentence("pcap = \"\\é\""), "file.toml:1" + rule);
-  EXPECT_EQ(sentence("pcap = \"\"\"\\\n\u1680\"\"\""), "file.toml:1" + rule);
-  EXPECT_EQ(sentence("pcap = '''\n'''"), "file.toml:1" + rule);
+  EXPECT_EQ(sentence("pcap = \"\"\"\nx\"\"\""), "file.toml:1" + rule);
+  EXPECT_EQ(sentence("mtu = 256\npcap = '''\n'''"), "file.toml:2" + rule);
 }
 
 TEST(SettingsFile, NumbersTakeUnitsAndNeverWrap) {
@@ -291,6 +294,19 @@ TEST(Settings, WhatFollowsFromOthersIsSettled) {
   EXPECT_EQ(second.name, "soft1");
   EXPECT_EQ(wire::to_string(second.address), "::1");
   EXPECT_EQ(second.limits.max_qp, 20U);
+}
+
+TEST(Settings, AFaultPlanIsChecked) {
+  const auto good = load_settings(
+      variables({{"VERBENA_CONFIG", ""}, {"VERBENA_FAULTS", "seed=7,drop=1%,drop:ack@3"}}));
+  ASSERT_TRUE(good) << good.error().message;
+  EXPECT_EQ(good->faults, "seed=7,drop=1%,drop:ack@3");
+  const auto bad =
+      load_settings(variables({{"VERBENA_CONFIG", ""}, {"VERBENA_FAULTS", "loss=1%"}}));
+  ASSERT_FALSE(bad);
+  EXPECT_THAT(bad.error().message,
+              StartsWith("VERBENA_FAULTS is 'loss=1%', but must be a fault plan such as "));
+  EXPECT_EQ(load_settings(variables({{"VERBENA_CONFIG", ""}, {"VERBENA_FAULTS", ""}}))->faults, "");
 }
 
 TEST(Settings, WindowsThatFallAreRefused) {
