@@ -2,7 +2,8 @@
 # Libraries from the distribution. scripts/install-deps names their packages.
 
 find_package(Threads REQUIRED)
-find_package(fmt REQUIRED)
+# fmt's headers are in the system's include folder; src/base/fmt_library.cc compiles its body.
+find_package(fmt 9 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(isal REQUIRED IMPORTED_TARGET libisal)
 pkg_check_modules(ibverbs REQUIRED IMPORTED_TARGET libibverbs)

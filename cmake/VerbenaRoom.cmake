@@ -68,6 +68,7 @@ function(_verbena_room_tests name label sources libs)
     return()
   endif()
   add_executable(${name}_test ${sources})
+  target_compile_options(${name}_test PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1 -g1>)  # quicker to build
   target_link_libraries(${name}_test PRIVATE
     verbena_flags verbena_${name} ${libs} GTest::gmock GTest::gtest GTest::gtest_main)
   add_test(NAME ${name}_test
