@@ -299,6 +299,10 @@ void Responder::handle_duplicate(const wire::Packet& packet) {
 void Responder::duplicate_read(const wire::Packet& packet) {
   const wire::Reth& reth = packet.reth;
   const std::uint32_t psn = packet.bth.psn;
+  // A PSN in the past opens no way round the queue pair's rights: such a READ was never executed.
+  const QpAttributes& attributes = qp_.attributes();
+  const bool allowed = (attributes.access & kRemoteRead) != 0 && attributes.max_dest_rd_atomic != 0;
+  if (!allowed && !mutant(Mutant::kQpAccessIgnored)) return;
   if (reth.dma_length > kMaxDmaLength || mutant(Mutant::kDuplicateReadDropped)) return;
   const std::uint32_t end = psn_add(psn, packet_count(reth.dma_length, qp_.attributes().path_mtu));
   if (psn_distance(end, expected_psn_) > 0) return;

@@ -232,6 +232,14 @@ TEST_F(Answers, DuplicateReadMayAskForATail) {
   EXPECT_TRUE(ask(tail).empty());
 }
 
+TEST_F(Answers, DuplicateReadNeedsTheQueuePairsRight) {
+  connect({.access = kRemoteWrite});
+  wire::Packet read = request(Opcode::kRcReadRequest, 99);
+  read.reth.dma_length = 8;
+  EXPECT_TRUE(ask(read).empty());
+  expect_ack(ask(request(Opcode::kRcWriteOnly, 100, 8)), 100);
+}
+
 TEST_F(Answers, ReceiverNotReadyCarriesTimerAndPsn) {
   connect();
   expect_answer(ask(request(Opcode::kRcSendOnly, 100, 8)), Aeth::Kind::kRnrNak, 1, 100);
