@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/datagram_end.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "wire/headers.h"
+
+namespace verbena::sim {
+namespace {
+
+constexpr std::uint32_t kGrhSize = wire::Grh::kSize;
+constexpr std::uint32_t kOwnQkey = 0x8000'0000;
+constexpr std::uint32_t kSendDepth = 8;
+
+}  // namespace
+
+DatagramEnd::DatagramEnd(World& world, Process& process, std::size_t index)
+    : world_(world), process_(process), name_(fmt::format("{}/ud{}", process.name(), index)) {}
+
+DatagramEnd::~DatagramEnd() = default;
+
+void DatagramEnd::open() {
+  Random& random = world_.random();
+  ibv_qp_init_attr init{};
+  init.qp_type = IBV_QPT_UD;
+  init.send_cq = process_.cq(0);
+  init.recv_cq = process_.cq(random.below(process_.cq_count()));
+  depth_ = static_cast<std::uint32_t>(random.between(2, 20));
+  init.cap = {.max_send_wr = kSendDepth,
+              .max_recv_wr = depth_,
+              .max_send_sge = 2,
+              .max_recv_sge = 3,
+              .max_inline_data = 64};
+  qp_ = ibv_create_qp(process_.pd(), &init);
+  if (qp_ == nullptr) return world_.fail(name_ + ": ibv_create_qp failed");
+  qp_number_ = qp_->qp_num;
+  qkey_ = static_cast<std::uint32_t>(random.below(kOwnQkey));
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.port_num = 1;
+  attr.qkey = qkey_;
+  int status = ibv_modify_qp(qp_, &attr,
+                             IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+  attr.qp_state = IBV_QPS_RTR;
+  if (status == 0) status = ibv_modify_qp(qp_, &attr, IBV_QP_STATE);
+  attr.qp_state = IBV_QPS_RTS;
+  attr.sq_psn = static_cast<std::uint32_t>(random.below(1U << 24));
+  if (status == 0) status = ibv_modify_qp(qp_, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
+  if (status != 0) world_.fail(fmt::format("{}: to RTS: {}", name_, std::strerror(status)));
+  world_.trace().line(world_.now(), name_, "qp {:#08x} qkey {:#x}", qp_number_, qkey_);
+}
+
+void DatagramEnd::close(bool crashed) {
+  if (!crashed && !idle()) world_.fail(name_ + ": closes and is not idle");
+  for (const ReceiveWork& work : receives_) process_.arena().settle(work.buffer->range());
+  if (qp_ != nullptr && ibv_destroy_qp(qp_) != 0) world_.fail(name_ + ": ibv_destroy_qp failed");
+  for (const auto& [process, handle] : handles_) {
+    if (ibv_destroy_ah(handle) != 0) world_.fail(name_ + ": ibv_destroy_ah failed");
+  }
+  handles_.clear();
+  qp_ = nullptr;
+  qp_number_ = 0;
+  sends_.clear();
+  receives_.clear();
+  expected_.clear();
+  in_send_error_ = false;
+}
+
+bool DatagramEnd::step() {
+  if (qp_ == nullptr) return false;
+  Random& random = world_.random();
+  bool active = false;
+  if (receives_.size() < depth_ && random.below(3) != 0) {
+    const std::uint64_t count = random.between(1, depth_ - receives_.size());
+    for (std::uint64_t i = 0; i < count; ++i) post_receive();
+    active = true;
+  }
+  if (in_send_error_) {
+    if (sends_.empty()) recover();
+    return active;
+  }
+  while (!world_.winding_up() && sends_.size() < kSendDepth && random.below(3) == 0) {
+    post_send();
+    active = true;
+    if (in_send_error_) break;
+  }
+  return active;
+}
+
+void DatagramEnd::post_receive() {
+  Random& random = world_.random();
+  ReceiveWork work;
+  work.id = world_.next_id() + 1;
+  work.length = kGrhSize + (random.below(4) == 0
+                                ? static_cast<std::uint32_t>(random.below(600))
+                                : world_.plan().port_mtu);
+  const auto range = process_.arena().take(work.length, 1, random);
+  if (!range) return world_.fail("the arena is full");
+  work.buffer = std::make_shared<Buffer>(process_.arena(), *range);
+  process_.arena().unsettle(*range);
+  // Sometimes the GRH has a piece of its own, as many programs do it.
+  const std::uint32_t cut = random.below(2) == 0 ? kGrhSize
+                                                 : static_cast<std::uint32_t>(random.between(1, work.length));
+  ibv_sge sges[2] = {
+      {process_.arena().address(range->offset), cut, process_.lkey()},
+      {process_.arena().address(range->offset + cut), work.length - cut, process_.lkey()}};
+  ibv_recv_wr wr{};
+  wr.wr_id = work.id;
+  wr.sg_list = sges;
+  wr.num_sge = cut == work.length ? 1 : 2;
+  ibv_recv_wr* bad = nullptr;
+  if (const int status = ibv_post_recv(qp_, &wr, &bad); status != 0) {
+    return world_.fail(fmt::format("{}: ibv_post_recv: {}", name_, std::strerror(status)));
+  }
+  ++world_.counters().receives;
+  receives_.push_back(std::move(work));
+}
+
+ibv_ah* DatagramEnd::handle_to(std::size_t process) {
+  ibv_ah*& handle = handles_[process];
+  if (handle != nullptr) return handle;
+  ibv_ah_attr attr{};
+  attr.is_global = 1;
+  attr.port_num = 1;
+  attr.grh.hop_limit = 64;
+  const wire::Address address = world_.address_of(process);
+  std::memcpy(attr.grh.dgid.raw, address.gid.data(), address.gid.size());
+  handle = ibv_create_ah(process_.pd(), &attr);
+  if (handle == nullptr) world_.fail(name_ + ": ibv_create_ah failed");
+  return handle;
+}
+
+DatagramEnd* DatagramEnd::choose_target() {
+  Process& process = world_.process(world_.random().below(world_.plan().processes));
+  const auto ends = process.datagram_ends();
+  if (ends.empty() || !process.up()) return this;
+  return ends[world_.random().below(ends.size())].get();
+}
+
+void DatagramEnd::post_send() {
+  Random& random = world_.random();
+  DatagramEnd& target = *choose_target();
+  Send send;
+  send.id = world_.next_id();
+  send.signaled = sends_.size() + 1 >= kSendDepth / 2 || random.below(3) != 0;
+  std::uint32_t length = static_cast<std::uint32_t>(
+      random.below(2) == 0 ? random.below(200) : random.below(world_.plan().port_mtu + 1));
+  if (random.below(10) == 0) length = world_.plan().port_mtu;
+  if (random.below(150) == 0) {
+    send.too_long = true;
+    length = world_.plan().port_mtu + 1;
+    send.signaled = true;
+  }
+  const auto range = process_.arena().take(std::max(length, 1U), 1, random);
+  if (!range) return world_.fail("the arena is full");
+  send.buffers.push_back(std::make_shared<Buffer>(process_.arena(), *range));
+  std::vector<std::byte> payload(length);
+  fill_pattern(payload, random);
+  process_.arena().write(range->offset, payload);
+
+  ibv_sge sge{process_.arena().address(range->offset), length, process_.lkey()};
+  ibv_send_wr wr{};
+  wr.wr_id = send.id;
+  wr.sg_list = &sge;
+  wr.num_sge = length == 0 ? 0 : 1;
+  const bool immediate = random.below(3) == 0;
+  wr.opcode = immediate ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
+  wr.imm_data = htonl(static_cast<std::uint32_t>(random.next()));
+  const bool inlined = length <= 64 && random.below(2) == 0;
+  wr.send_flags = flag_if(send.signaled, IBV_SEND_SIGNALED) |
+                  flag_if(random.below(3) == 0, IBV_SEND_SOLICITED) |
+                  flag_if(inlined, IBV_SEND_INLINE);
+  wr.wr.ud.ah = handle_to(target.process_.index());
+  wr.wr.ud.remote_qpn = target.number();
+  wr.wr.ud.remote_qkey = target.qkey();
+  switch (random.below(16)) {
+    case 0: wr.wr.ud.remote_qkey ^= 1; break;
+    case 1: wr.wr.ud.remote_qkey |= kOwnQkey; break;  // our own is sent, right only by chance
+    case 2: wr.wr.ud.remote_qpn ^= 0x1F00; break;
+    default: break;
+  }
+  ibv_send_wr* bad = nullptr;
+  if (const int status = ibv_post_send(qp_, &wr, &bad); status != 0) {
+    return world_.fail(fmt::format("{}: ibv_post_send: {}", name_, std::strerror(status)));
+  }
+  world_.trace().mix_all(send.id, length);
+  world_.trace().line(world_.now(), name_, "send {} to {:#08x}: {} bytes", send.id,
+                      wr.wr.ud.remote_qpn, length);
+  if (send.too_long) in_send_error_ = true;
+  if (inlined) {
+    fill_pattern(payload, random);
+    process_.arena().write(range->offset, payload);
+  }
+  sends_.push_back(std::move(send));
+  ++world_.counters().datagrams;
+  ++world_.counters().operations;
+  world_.posted();
+}
+
+/// After a send that failed: SQE, from which the queue pair comes back.
+void DatagramEnd::recover() {
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr init{};
+  if (ibv_query_qp(qp_, &attr, IBV_QP_STATE, &init) != 0 || attr.qp_state != IBV_QPS_SQE) {
+    return world_.fail(fmt::format("{}: state {} after a failed send, must be SQE", name_,
+                                   static_cast<int>(attr.qp_state)));
+  }
+  attr.qp_state = IBV_QPS_RTS;
+  if (ibv_modify_qp(qp_, &attr, IBV_QP_STATE) != 0) return world_.fail(name_ + ": SQE to RTS");
+  in_send_error_ = false;
+}
+
+void DatagramEnd::arrived(const wire::Packet& packet, const wire::Segment& segment) {
+  if (packet.deth.qkey != qkey_ || (packet.bth.pkey & 0x7FFF) != 0x7FFF) return;
+  if (packet.payload.size() > world_.plan().port_mtu) return;
+  if (expected_.size() >= receives_.size()) return;  // no receive: dropped
+  if (kGrhSize + packet.payload.size() > receives_[expected_.size()].length) return;
+  expected_.push_back({.payload = {packet.payload.begin(), packet.payload.end()},
+                       .path = segment.path,
+                       .source_qp = packet.deth.source_qp,
+                       .immediate = packet.immediate.value,
+                       .with_immediate = packet.info().has_immediate});
+}
+
+void DatagramEnd::complete(const ibv_wc& completion) {
+  const bool success = completion.status == IBV_WC_SUCCESS;
+  world_.trace().line(world_.now(), name_, "completion {}: {}", completion.wr_id,
+                      status_name(completion.status));
+  if ((completion.wr_id & 1) == 0) {
+    while (!sends_.empty() && sends_.front().id != completion.wr_id) {
+      if (sends_.front().signaled) return world_.fail(name_ + ": sends complete out of order");
+      sends_.pop_front();
+    }
+    if (sends_.empty()) return world_.fail(name_ + ": a send completes that is not posted");
+    const Send send = std::move(sends_.front());
+    sends_.pop_front();
+    const auto expected = send.too_long ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
+    if (completion.status != expected || (!send.signaled && success)) {
+      return world_.fail(fmt::format("{}: send {} ends with {}", name_, send.id,
+                                     status_name(completion.status)));
+    }
+    return;
+  }
+  if (receives_.empty() || receives_.front().id != completion.wr_id || !success) {
+    return world_.fail(fmt::format("{}: receive {} completes out of order, or with {}", name_,
+                                   completion.wr_id, status_name(completion.status)));
+  }
+  if (expected_.empty()) {
+    return world_.fail(fmt::format("{}: receive {} gets a datagram that it must not get", name_,
+                                   completion.wr_id));
+  }
+  const ReceiveWork work = std::move(receives_.front());
+  receives_.pop_front();
+  const Expected expected = std::move(expected_.front());
+  expected_.pop_front();
+  const bool immediate = (completion.wc_flags & IBV_WC_WITH_IMM) != 0;
+  if (completion.opcode != IBV_WC_RECV || completion.src_qp != expected.source_qp ||
+      completion.byte_len != kGrhSize + expected.payload.size() ||
+      (completion.wc_flags & IBV_WC_GRH) == 0 || immediate != expected.with_immediate ||
+      (immediate && ntohl(completion.imm_data) != expected.immediate)) {
+    return world_.fail(fmt::format("{}: receive {} says {} bytes from {:#x}; {} bytes from {:#x} "
+                                   "came",
+                                   name_, work.id, completion.byte_len, completion.src_qp,
+                                   kGrhSize + expected.payload.size(), expected.source_qp));
+  }
+  check_content(expected, work);
+}
+
+void DatagramEnd::check_content(const Expected& expected, const ReceiveWork& work) {
+  Arena& arena = process_.arena();
+  const Range& range = work.buffer->range();
+  const ConstBytes got = arena.bytes(range);
+  const wire::Path& path = expected.path;
+  // For IPv4 the addresses end the IP header in bytes 20..39 (A17.4.5.2); the first 20 are
+  // undefined.
+  const bool header =
+      path.destination.is_ipv4()
+          ? load_be<std::uint32_t>(got.data() + 32) == path.source.ipv4() &&
+                load_be<std::uint32_t>(got.data() + 36) == path.destination.ipv4()
+          : std::memcmp(got.data() + 8, path.source.gid.data(), 16) == 0 &&
+                std::memcmp(got.data() + 24, path.destination.gid.data(), 16) == 0;
+  if (!header) return world_.fail(fmt::format("{}: receive {}: wrong GRH", name_, work.id));
+  arena.adopt({range.offset, kGrhSize});
+  arena.expect(range.offset + kGrhSize, expected.payload);
+  const ConstBytes shadow = arena.shadow(range);
+  if (std::memcmp(got.data(), shadow.data(), got.size()) != 0) {
+    return world_.fail(fmt::format("{}: receive {}: wrong content", name_, work.id));
+  }
+  arena.settle(range);
+}
+
+}  // namespace verbena::sim

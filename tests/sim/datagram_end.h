@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sim/process.h"
+#include "sim/work.h"
+#include "sim/world.h"
+#include "wire/packet.h"
+
+namespace verbena::sim {
+
+/// A UD queue pair. Which datagrams reach the NIC is the network's affair and is seen there (the
+/// wire's checker); from then on it is determined which receive gets which.
+class DatagramEnd {
+ public:
+  DatagramEnd(World& world, Process& process, std::size_t index);
+  ~DatagramEnd();
+  DatagramEnd(const DatagramEnd&) = delete;
+  DatagramEnd& operator=(const DatagramEnd&) = delete;
+
+  void open();
+  bool step();
+  void complete(const ibv_wc& completion);
+  /// A datagram for this queue pair reached the NIC.
+  void arrived(const wire::Packet& packet, const wire::Segment& segment);
+  /// Nothing posted is incomplete but receives.
+  [[nodiscard]] bool idle() const { return sends_.empty() && expected_.empty(); }
+  /// `crashed`: nothing is checked any more.
+  void close(bool crashed);
+  [[nodiscard]] std::uint32_t number() const { return qp_number_; }
+  [[nodiscard]] std::uint32_t qkey() const { return qkey_; }
+
+ private:
+  struct Send {
+    std::uint64_t id = 0;
+    bool signaled = false;
+    bool too_long = false;
+    bool dead = false;  ///< behind one that is too long
+    std::vector<BufferPtr> buffers{};
+  };
+  struct Expected {
+    std::vector<std::byte> payload{};
+    wire::Path path{};
+    std::uint32_t source_qp = 0;
+    std::uint32_t immediate = 0;
+    bool with_immediate = false;
+  };
+
+  void post_receive();
+  void post_send();
+  void check_content(const Expected& expected, const ReceiveWork& work);
+  void recover();
+  [[nodiscard]] ibv_ah* handle_to(std::size_t process);
+  [[nodiscard]] DatagramEnd* choose_target();
+
+  World& world_;
+  Process& process_;
+  std::string name_;
+  ibv_qp* qp_ = nullptr;
+  std::uint32_t qp_number_ = 0;
+  std::uint32_t qkey_ = 0;
+  std::uint32_t depth_ = 16;
+  std::map<std::size_t, ibv_ah*> handles_;
+  std::deque<Send> sends_;
+  std::deque<ReceiveWork> receives_;
+  std::deque<Expected> expected_;  ///< of receives_, from the front
+  bool in_send_error_ = false;     ///< SQE, or about to be
+};
+
+}  // namespace verbena::sim

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/world.h"
+
+namespace verbena::sim {
+
+class DatagramEnd;
+
+/// How a process learns of completions.
+enum class Notice : std::uint8_t {
+  kPoll,       ///< its main loop polls
+  kEvents,     ///< a thread sleeps in ibv_get_cq_event
+  kSolicited,  ///< the same, armed for solicited completions; the main loop polls now and then
+};
+
+/// A program with a NIC of its own: a main loop and some waiting threads, all fibres, that use the
+/// verbs as any program does.
+class Process {
+ public:
+  Process(World& world, std::size_t index);
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  /// The main loop, to be spawned.
+  void main();
+  void request_restart() { restart_requested_ = true; }
+  [[nodiscard]] bool idle() const { return idle_; }
+  [[nodiscard]] bool up() const { return context_ != nullptr && !down_; }
+
+  // For its sides.
+
+  [[nodiscard]] std::size_t index() const { return index_; }
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] Arena& arena() { return world_.arena(index_); }
+  [[nodiscard]] ibv_context* context() const { return context_; }
+  [[nodiscard]] ibv_pd* pd() const { return pd_; }
+  [[nodiscard]] std::uint32_t lkey() const { return whole_->lkey; }
+  [[nodiscard]] wire::Address address() const { return world_.address_of(index_); }
+  [[nodiscard]] std::size_t cq_count() const { return cqs_.size(); }
+  [[nodiscard]] ibv_cq* cq(std::size_t index) const { return cqs_[index].cq; }
+  [[nodiscard]] Notice notice(std::size_t index) const { return cqs_[index].notice; }
+  void enter(std::uint32_t qp_number, Side& side) { sides_by_number_[qp_number] = &side; }
+  void leave(std::uint32_t qp_number) { sides_by_number_.erase(qp_number); }
+  void add_side(Side& side) { sides_.push_back(&side); }
+  [[nodiscard]] std::span<const std::unique_ptr<DatagramEnd>> datagram_ends() const {
+    return datagram_ends_;
+  }
+
+  /// Memory regions that grant less than their bytes seem to: for misdeeds.
+  struct Region {
+    Range range{};
+    ibv_mr* mr = nullptr;
+  };
+  [[nodiscard]] const Region& read_only() const { return read_only_; }
+  [[nodiscard]] const Region& write_only() const { return write_only_; }
+  [[nodiscard]] const Region& other_domain() const { return other_domain_; }
+  [[nodiscard]] const Region& small() const { return small_; }
+  [[nodiscard]] const Region& words_region() const { return words_region_; }
+  [[nodiscard]] std::vector<Word>& words() { return words_; }
+  /// Counts up whenever memory was wiped: what was posted to words before is void.
+  [[nodiscard]] std::uint32_t life() const { return life_; }
+  /// An asynchronous event about a queue pair came.
+  [[nodiscard]] bool had_event(std::uint32_t qp_number, ibv_event_type type) const;
+  void forget_events(std::uint32_t qp_number);
+  void poll_all();
+
+ private:
+  struct Cq {
+    ibv_cq* cq = nullptr;
+    ibv_comp_channel* channel = nullptr;
+    Notice notice = Notice::kPoll;
+  };
+
+  void open();
+  void make_region(Region& region, ibv_pd* pd, std::uint32_t size, int access);
+  void make_words();
+  void open_cqs();
+  void close();
+  void crash();
+  void watch_cq(const Cq& cq);
+  void watch_events();
+  bool poll(ibv_cq* cq);
+  void handle(const ibv_wc& completion);
+  void check_words();
+  void stop_threads();
+  void nap(bool active);
+  bool step();
+
+  World& world_;
+  std::size_t index_;
+  std::string name_;
+  ibv_context* context_ = nullptr;
+  bool down_ = false;
+  ibv_pd* pd_ = nullptr;
+  ibv_pd* other_pd_ = nullptr;
+  ibv_mr* whole_ = nullptr;
+  Region read_only_{};
+  Region write_only_{};
+  Region other_domain_{};
+  Region small_{};
+  Region words_region_{};
+  std::vector<Word> words_;
+  std::uint32_t life_ = 0;
+  std::vector<Cq> cqs_;
+  std::vector<Side*> sides_;
+  std::map<std::uint32_t, Side*> sides_by_number_;
+  std::vector<std::unique_ptr<DatagramEnd>> datagram_ends_;
+  std::map<std::pair<std::uint32_t, int>, std::uint32_t> events_;
+  bool restart_requested_ = false;
+  bool idle_ = false;
+  Duration backoff_{};
+  Time next_fallback_{};
+};
+
+}  // namespace verbena::sim

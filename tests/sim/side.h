@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/process.h"
+#include "sim/work.h"
+#include "sim/world.h"
+#include "sim/zone.h"
+
+namespace verbena::sim {
+
+/// One end of a reliable connection: its queue pair, what was posted to it, and what must come of
+/// that.
+class Side {
+ public:
+  Side(World& world, Process& process, Connection& connection, int which);
+  Side(const Side&) = delete;
+  Side& operator=(const Side&) = delete;
+
+  void meet(Side& peer) { peer_ = &peer; }
+  /// At the end: a queue pair that waited in RESET for another epoch goes.
+  void destroy();
+
+  enum class State : std::uint8_t { kDown, kInit, kReady, kDraining, kDrained };
+
+  /// Does what is to be done now; whether there was something.
+  bool step();
+  void complete(const ibv_wc& completion);
+  /// The process vanishes: everything is forgotten, nothing completes.
+  void crash();
+  [[nodiscard]] State state() const { return state_; }
+  [[nodiscard]] std::string describe() const;
+
+ private:
+  friend class World;
+
+  /// Agreed anew for every epoch.
+  struct Terms {
+    std::uint32_t send_depth = 16;
+    std::uint32_t receive_depth = 16;
+    std::uint32_t send_sge = 4;
+    std::uint32_t receive_sge = 4;
+    std::uint32_t inline_size = 64;
+    bool signal_all = false;
+    std::uint8_t retry_count = 7;
+    std::uint8_t rnr_retry = 7;
+    std::uint8_t timeout = 10;
+    std::uint8_t min_rnr_timer = 6;
+    std::uint8_t max_rd_atomic = 4;
+    std::uint32_t receive_size = 4096;  ///< the longest message for our receives
+    bool lazy = false;                  ///< receives are posted late
+    std::uint32_t access = 0;           ///< what our queue pair grants
+    bool prompt = true;                 ///< sends only messages for which a receive is posted
+    std::size_t send_cq = 0;
+    std::size_t receive_cq = 0;
+    std::uint32_t unsignaled_ppm = 0;
+  };
+
+  // side_setup.cc: life
+  void agree();
+  void agree_retries(Terms& terms, bool lossy);
+  void create();
+  void try_wrong_things_in_init();
+  void connect();
+  void to_rtr();
+  void to_rts();
+  void make_zone();
+  void drop_zone();
+  void drain();
+  void finish_epoch();
+  void resolve();
+  void tear_down();
+  void check_state(ibv_qp_state expected);
+  [[nodiscard]] bool may_close() const;
+  void check_deadlines();
+  [[nodiscard]] Duration patience() const;
+  void lose_peer();
+
+  // side_post.cc: traffic
+  bool traffic();
+  bool post_receives();
+  void post_receive();
+  bool post_sends();
+  [[nodiscard]] SendWork make_work(Kind kind);
+  void make_message(SendWork& work, std::uint32_t longest);
+  void make_write(SendWork& work);
+  void make_read(SendWork& work);
+  void make_atomic(SendWork& work);
+  void make_shared_atomic(SendWork& work);
+  bool reuse_read(SendWork& work, std::uint32_t longest);
+  void add_source(SendWork& work);
+  void add_destination(SendWork& work);
+  [[nodiscard]] std::vector<Piece> take_pieces(std::uint32_t length, std::uint32_t most,
+                                               std::vector<BufferPtr>& buffers);
+  void order_after_reads(SendWork& work, const Data& stored);
+  void commit(SendWork& work);
+  void post(std::vector<SendWork> works);
+  [[nodiscard]] Kind choose_kind();
+  [[nodiscard]] std::uint32_t choose_length(std::uint32_t longest);
+  [[nodiscard]] Range choose_target(std::uint32_t length);
+  [[nodiscard]] bool room() const { return sends_.size() < terms_.send_depth; }
+  [[nodiscard]] std::int64_t credit() const;
+  void drain_send_queue();
+
+  // side_misdeed.cc
+  bool maybe_misdeed();
+  [[nodiscard]] bool do_misdeed(Misdeed misdeed);
+  [[nodiscard]] bool wrong_remote(Misdeed misdeed, SendWork& work);
+  [[nodiscard]] bool wrong_local(Misdeed misdeed, SendWork& work);
+  [[nodiscard]] bool starve();
+  [[nodiscard]] bool go_silent();
+  void post_doomed(SendWork work, ibv_wc_status expected, bool may_execute);
+  void post_dead();
+
+  // side_complete.cc
+  void complete_send(const ibv_wc& completion);
+  void succeed(SendWork& work);
+  void check_read(const SendWork& work);
+  void fail_send(SendWork& work, ibv_wc_status status);
+  [[nodiscard]] bool may_fail_with(const SendWork& work, ibv_wc_status status) const;
+  void complete_receive(const ibv_wc& completion);
+  void receive_message(const ReceiveWork& work, const ibv_wc& completion);
+  void fail_receive(const ReceiveWork& work, ibv_wc_status status);
+  void settle_receive(const ReceiveWork& work, const Data& maybe);
+  void note_change(const SendWork& work, Word::Change::Known known);
+  void expect_notice(const SendWork& work);
+  void release(SendWork& work);
+
+  [[nodiscard]] std::uint64_t never_from() const { return never_from_; }
+  [[noreturn]] void fail(const std::string& why);
+  template <typename... Args>
+  void say(fmt::format_string<Args...> format, Args&&... args) {
+    world_.trace().line(world_.now(), name_, format, std::forward<Args>(args)...);
+  }
+  [[nodiscard]] Random& random() { return world_.random(); }
+
+  World& world_;
+  Process& process_;
+  Connection& connection_;
+  int which_;
+  Side* peer_ = nullptr;
+  std::string name_;
+
+  State state_ = State::kDown;
+  Terms terms_{};
+  std::uint32_t mtu_ = 1024;
+  std::uint32_t sq_psn_ = 0;
+  ibv_qp* qp_ = nullptr;
+  std::uint32_t qp_number_ = 0;
+  bool reuse_ = false;  ///< the queue pair is in RESET and will serve the next epoch
+  std::uint32_t granted_send_depth_ = 0;
+
+  /// Where the peer's requests go.
+  std::unique_ptr<Zone> zone_;
+  BufferPtr zone_buffer_;
+  ibv_mr* zone_mr_ = nullptr;
+  std::uint64_t zone_address_ = 0;
+  std::uint32_t stale_key_ = 0;
+  std::uint64_t stale_address_ = 0;
+
+  // Posted and not complete, oldest first.
+  std::deque<SendWork> sends_;
+  std::deque<ReceiveWork> receives_;
+  std::deque<Message> inbound_;  ///< messages of the peer that we must get
+  std::uint64_t next_number_ = 1;
+  std::uint32_t next_psn_ = 0;
+  std::uint64_t last_success_ = 0;
+  /// Our requests from this number on have certainly not executed.
+  std::uint64_t never_from_ = std::numeric_limits<std::uint64_t>::max();
+  bool doomed_ = false;   ///< a misdeed of ours is under way: nothing more is posted
+  ibv_wc_status expected_error_ = IBV_WC_SUCCESS;
+  Misdeed misdeed_ = Misdeed::kNone;
+  Time doomed_since_{};
+  Data doomed_data_{};
+  bool failed_ = false;            ///< an error completion came
+  bool receive_failed_ = false;
+  bool bad_receive_ = false;       ///< a receive with a wrong key is posted
+  bool starving_peer_ = false;     ///< we post no receives any more
+  std::uint32_t unsignaled_ = 0;   ///< in a row
+  std::uint32_t epoch_operations_ = 0;
+  std::uint32_t epoch_limit_ = 0;
+  Time receives_at_{};  ///< when receives are posted again
+  Time told_at_{};      ///< when a side hears that its peer has gone
+  // SQD.
+  bool draining_send_queue_ = false;
+  std::uint64_t begun_before_ = 0;
+  /// Notifications that must come soon.
+  struct Notify {
+    std::uint64_t number = 0;
+    Time until{};
+  };
+  std::deque<Notify> notifies_;
+};
+
+}  // namespace verbena::sim

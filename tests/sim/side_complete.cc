@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "sim/side.h"
+
+// What completes at a connection's end, held against what must.
+
+namespace verbena::sim {
+namespace {
+
+/// How soon after a solicited message's completion at its sender an event must have woken the
+/// receiver's thread.
+constexpr Duration kNoticeTime = std::chrono::milliseconds(3);
+
+std::uint64_t load_word(ConstBytes bytes) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, bytes.data(), sizeof word);
+  return word;
+}
+
+ibv_wc_opcode opcode_of(Kind kind) {
+  constexpr std::array kOpcodes = {IBV_WC_SEND,       IBV_WC_SEND,      IBV_WC_RDMA_WRITE,
+                                   IBV_WC_RDMA_WRITE, IBV_WC_RDMA_READ, IBV_WC_COMP_SWAP,
+                                   IBV_WC_FETCH_ADD};
+  return kOpcodes[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace
+
+void Side::complete(const ibv_wc& completion) {
+  if ((completion.wr_id & 1) != 0) return complete_receive(completion);
+  complete_send(completion);
+}
+
+// Sends.
+
+void Side::complete_send(const ibv_wc& completion) {
+  say("completion {}: {}", completion.wr_id, status_name(completion.status));
+  if (state_ != State::kReady && state_ != State::kDraining) {
+    fail(fmt::format("completion of send {} while nothing is posted", completion.wr_id));
+  }
+  const auto found = std::ranges::find(sends_, completion.wr_id, &SendWork::id);
+  if (found == sends_.end()) fail(fmt::format("send {} completes and is not posted", completion.wr_id));
+  const bool error = completion.status != IBV_WC_SUCCESS;
+  if (failed_ && completion.status != IBV_WC_WR_FLUSH_ERR) {
+    fail(fmt::format("send {} ends with {} after an earlier failure", completion.wr_id,
+                     status_name(completion.status)));
+  }
+  // Unsignalled requests before it have succeeded silently; after a failure all complete.
+  while (sends_.front().id != completion.wr_id) {
+    SendWork& work = sends_.front();
+    if (failed_ || work.signaled || terms_.signal_all) {
+      fail(fmt::format("send {} completes before send {}", completion.wr_id, work.id));
+    }
+    succeed(work);
+    sends_.pop_front();
+  }
+  SendWork work = std::move(sends_.front());
+  sends_.pop_front();
+  if (error) {
+    fail_send(work, completion.status);
+    release(work);
+    return;
+  }
+  if (!work.signaled && !terms_.signal_all) {
+    fail(fmt::format("send {} is unsignalled and completes", work.id));
+  }
+  if (completion.opcode != opcode_of(work.kind)) {
+    fail(fmt::format("send {} completes as opcode {}", work.id, static_cast<int>(completion.opcode)));
+  }
+  succeed(work);
+}
+
+void Side::succeed(SendWork& work) {
+  if (work.misdeed != Misdeed::kNone || work.dead) {
+    fail(fmt::format("send {} ('{}') succeeds", work.id, to_string(work.misdeed)));
+  }
+  if (draining_send_queue_ && work.number >= begun_before_ && !connection_.broken) {
+    fail(fmt::format("send {} was posted in SQD and has executed there", work.id));
+  }
+  last_success_ = work.number;
+  world_.checker().alive(process_.address(), qp_number_, work.posted);
+  if (peer_->zone_ && peer_->state_ != State::kDown) {
+    peer_->zone_->executed(work.number);
+    if (const auto wrong = peer_->zone_->check(never_from_)) {
+      fail(fmt::format("after send {}: {}", work.id, *wrong));
+    }
+  }
+  if (work.kind == Kind::kRead || (is_atomic(work.kind) && work.word < 0)) check_read(work);
+  if (work.word >= 0) note_change(work, Word::Change::Known::kYes);
+  if (is_message(work.kind)) expect_notice(work);
+  release(work);
+}
+
+/// What came is what was there, or for bytes that later requests changed, what they made of it.
+void Side::check_read(const SendWork& work) {
+  std::size_t at = 0;
+  for (const Piece& piece : work.pieces) {
+    const ConstBytes got = process_.arena().bytes(piece.range);
+    if (std::memcmp(got.data(), work.data->data() + at, got.size()) != 0) {
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        const std::size_t offset = at + i;
+        if (got[i] == (*work.data)[offset]) continue;
+        const bool allowed = std::ranges::any_of(work.alternatives, [&](const auto& alternative) {
+          return offset >= alternative.first &&
+                 offset < alternative.first + alternative.second->size() &&
+                 (*alternative.second)[offset - alternative.first] == got[i];
+        });
+        if (allowed) continue;
+        fail(fmt::format("{} {} brought {:#04x} at byte {} of {}, must be {:#04x}",
+                         to_string(work.kind), work.id, std::to_integer<unsigned>(got[i]), offset,
+                         work.length, std::to_integer<unsigned>((*work.data)[offset])));
+      }
+    }
+    at += got.size();
+  }
+}
+
+/// Gives up what the request used: what it was to bring is there, or lies in unsettled bytes.
+void Side::release(SendWork& work) {
+  const bool brings = !work.dead && work.misdeed == Misdeed::kNone &&
+                      (work.kind == Kind::kRead || is_atomic(work.kind));
+  if (!brings) return;
+  for (const Piece& piece : work.pieces) {
+    process_.arena().adopt(piece.range);
+    process_.arena().settle(piece.range);
+  }
+}
+
+void Side::fail_send(SendWork& work, ibv_wc_status status) {
+  world_.trace().mix_all(work.id, status);
+  if (!failed_ && !may_fail_with(work, status)) {
+    fail(fmt::format("send {} ({}, '{}') ends with {}{}", work.id, to_string(work.kind),
+                     to_string(work.misdeed), status_name(status),
+                     doomed_ ? fmt::format(", must be {}", status_name(expected_error_)) : ""));
+  }
+  const bool first = !failed_;
+  failed_ = true;
+  connection_.broken = true;
+  const bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
+                       status == IBV_WC_REM_OP_ERR;
+  if (first && refused) {
+    // The responder executed everything before it and nothing behind it.
+    never_from_ = std::min(never_from_, work.number);
+    const ibv_event_type event = status == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR
+                                 : status == IBV_WC_REM_INV_REQ_ERR ? IBV_EVENT_QP_REQ_ERR
+                                                                    : IBV_EVENT_QP_FATAL;
+    if (peer_->process_.up() && peer_->state_ == State::kReady &&
+        world_.now() > world_.scheduler().paused_until(peer_->process_.index()) &&
+        !peer_->process_.had_event(peer_->qp_number_, event)) {
+      fail(fmt::format("the responder refused send {} and raised no event", work.id));
+    }
+  }
+  if (first) check_state(IBV_QPS_ERR);
+  if (work.word >= 0) {
+    note_change(work, work.number >= never_from_ ? Word::Change::Known::kNever
+                                                 : Word::Change::Known::kMaybe);
+  }
+  // A READ that failed may have brought a part of what it was to bring.
+  if (work.kind == Kind::kRead && !work.dead && work.misdeed == Misdeed::kNone) {
+    std::size_t at = 0;
+    for (const Piece& piece : work.pieces) {
+      const ConstBytes got = process_.arena().bytes(piece.range);
+      const ConstBytes old = process_.arena().shadow(piece.range);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        if (got[i] == old[i] || got[i] == (*work.data)[at + i] || !work.alternatives.empty()) continue;
+        fail(fmt::format("failed READ {} left {:#04x} at byte {}", work.id,
+                         std::to_integer<unsigned>(got[i]), at + i));
+      }
+      at += got.size();
+    }
+  }
+}
+
+bool Side::may_fail_with(const SendWork& work, ibv_wc_status status) const {
+  if (work.misdeed != Misdeed::kNone && status == expected_error_) return true;
+  const bool peer_may_be_in_error = doomed_ || peer_->doomed_ || peer_->failed_ ||
+                                    connection_.broken || peer_->receive_failed_ ||
+                                    peer_->bad_receive_;
+  switch (status) {
+    case IBV_WC_WR_FLUSH_ERR:
+      // Our own queue pair went to ERR: by us, or because we refused a request of the peer's.
+      return connection_.broken || peer_->doomed_ || bad_receive_ || receive_failed_;
+    case IBV_WC_RETRY_EXC_ERR: {
+      if (terms_.timeout == 0) return false;
+      const std::uint32_t times = world_.checker().transmissions(
+          process_.address(), qp_number_, work.first_psn, work.psn_count);
+      if (times < terms_.retry_count + 1U) return false;
+      // Without a reason it takes bad luck, which gentle runs with all retries never have.
+      return peer_may_be_in_error || connection_.silent ||
+             (world_.plan().loses() && (!world_.plan().gentle || terms_.retry_count < 7));
+    }
+    case IBV_WC_REM_OP_ERR: return is_message(work.kind) && peer_->bad_receive_;
+    default: return false;
+  }
+}
+
+void Side::note_change(const SendWork& work, Word::Change::Known known) {
+  if (work.word < 0) return;
+  Word& word = peer_->process_.words()[static_cast<std::size_t>(work.word)];
+  const auto change = std::ranges::find(word.changes, work.id, &Word::Change::id);
+  if (change == word.changes.end()) return;  // of an earlier life of the peer
+  change->known = known;
+  if (known == Word::Change::Known::kYes) {
+    change->original = load_word(process_.arena().bytes(work.pieces.front().range));
+  }
+}
+
+/// The receiver has the message's completion now, and if its thread sleeps, an event.
+void Side::expect_notice(const SendWork& work) {
+  const Notice notice = peer_->process_.notice(peer_->terms_.receive_cq);
+  if (notice == Notice::kPoll || (notice == Notice::kSolicited && !work.solicited)) return;
+  if (peer_->state_ != State::kReady || peer_->inbound_.empty()) return;
+  if (peer_->inbound_.front().number > work.number) return;  // it has it
+  peer_->notifies_.push_back({work.number, world_.now() + kNoticeTime});
+}
+
+// Receives.
+
+void Side::complete_receive(const ibv_wc& completion) {
+  say("receive {}: {}", completion.wr_id, status_name(completion.status));
+  if (receives_.empty()) fail(fmt::format("receive {} completes and is not posted", completion.wr_id));
+  ReceiveWork work = std::move(receives_.front());
+  receives_.pop_front();
+  if (work.id != completion.wr_id) {
+    fail(fmt::format("receive {} completes before receive {}", completion.wr_id, work.id));
+  }
+  if (completion.status != IBV_WC_SUCCESS) return fail_receive(work, completion.status);
+  if (receive_failed_) fail("a receive succeeds after one that failed");
+  if (inbound_.empty()) fail(fmt::format("receive {} gets a message that nobody sent", work.id));
+  receive_message(work, completion);
+}
+
+void Side::receive_message(const ReceiveWork& work, const ibv_wc& completion) {
+  const Message message = std::move(inbound_.front());
+  inbound_.pop_front();
+  while (!notifies_.empty() && notifies_.front().number <= message.number) notifies_.pop_front();
+  const bool write = message.kind == Kind::kWriteImm;
+  const auto opcode = write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
+  if (completion.opcode != opcode || completion.byte_len != message.length) {
+    fail(fmt::format("receive {}: opcode {}, {} bytes; must be message {} ({}, {} bytes)", work.id,
+                     static_cast<int>(completion.opcode), completion.byte_len, message.number,
+                     to_string(message.kind), message.length));
+  }
+  const bool immediate = message.kind != Kind::kSend;
+  if (((completion.wc_flags & IBV_WC_WITH_IMM) != 0) != immediate ||
+      (immediate && ntohl(completion.imm_data) != message.immediate)) {
+    fail(fmt::format("receive {}: wrong immediate data", work.id));
+  }
+  if (work.bad_key && !write && message.length != 0) {
+    fail(fmt::format("receive {} has a wrong key and succeeds", work.id));
+  }
+  if (!write) process_.arena().expect(work.buffer->range().offset, *message.data);
+  settle_receive(work, nullptr);
+  zone_->executed(message.number);
+  if (const auto wrong = zone_->check(peer_->never_from_)) {
+    fail(fmt::format("when message {} was received: {}", message.number, *wrong));
+  }
+}
+
+/// The buffer's bytes are what they must be, and nobody writes them any more.
+void Side::settle_receive(const ReceiveWork& work, const Data& maybe) {
+  Arena& arena = process_.arena();
+  const Range& range = work.buffer->range();
+  const ConstBytes got = arena.bytes(range);
+  const ConstBytes expected = arena.shadow(range);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (got[i] == expected[i]) continue;
+    if (maybe && i < maybe->size() && got[i] == (*maybe)[i]) continue;
+    fail(fmt::format("receive {}: byte {} of {} is {:#04x}, must be {:#04x}", work.id, i,
+                     got.size(), std::to_integer<unsigned>(got[i]),
+                     std::to_integer<unsigned>(expected[i])));
+  }
+  arena.adopt(range);
+  arena.settle(range);
+}
+
+void Side::fail_receive(const ReceiveWork& work, ibv_wc_status status) {
+  world_.trace().mix_all(work.id, status);
+  const bool first = !receive_failed_;
+  bool right = status == IBV_WC_WR_FLUSH_ERR &&
+               (connection_.broken || peer_->doomed_ || bad_receive_ || failed_ || !first);
+  if (first && status == IBV_WC_LOC_LEN_ERR) right = peer_->misdeed_ == Misdeed::kTooLong;
+  if (first && status == IBV_WC_LOC_PROT_ERR) right = work.bad_key;
+  if (!right) fail(fmt::format("receive {} ends with {}", work.id, status_name(status)));
+  if (status == IBV_WC_WR_FLUSH_ERR) {
+    // The rest of the send queue was flushed before any receive.
+    for (const SendWork& send : sends_) {
+      if (send.id < work.id && terms_.send_cq == terms_.receive_cq) {
+        fail(fmt::format("receive {} is flushed before send {}", work.id, send.id));
+      }
+    }
+  }
+  // A message that was coming in may have left a part of itself in the first one.
+  const Data& coming = inbound_.empty() ? peer_->doomed_data_ : inbound_.front().data;
+  settle_receive(work, first ? coming : nullptr);
+  receive_failed_ = true;
+  connection_.broken = true;
+}
+
+}  // namespace verbena::sim

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "sim/side.h"
+
+// Requests that are wrong on purpose. Each ends its connection, with a status that is known.
+
+namespace verbena::sim {
+namespace {
+
+constexpr std::uint32_t kAtomicSize = 8;
+constexpr std::uint32_t kUnknownKey = 0x00000BAD;  // the generation of no key is that
+
+}  // namespace
+
+bool Side::maybe_misdeed() {
+  if (epoch_operations_ < 5 || peer_->state_ != State::kReady || draining_send_queue_ ||
+      peer_->draining_send_queue_) {
+    return false;
+  }
+  if (!random().chance_ppm(world_.plan().misdeed_ppm * 4)) return false;
+  if (!room() || connection_.silent) return false;
+  const auto misdeed = static_cast<Misdeed>(
+      random().between(1, static_cast<std::uint64_t>(Misdeed::kMisdeeds) - 1));
+  if (!do_misdeed(misdeed)) return false;
+  ++world_.counters().misdeeds[static_cast<std::size_t>(misdeed)];
+  return true;
+}
+
+bool Side::do_misdeed(Misdeed misdeed) {
+  SendWork work;
+  work.id = world_.next_id();
+  work.misdeed = misdeed;
+  work.signaled = random().below(2) == 0;
+  work.solicited = random().below(2) == 0;
+  work.immediate = static_cast<std::uint32_t>(random().next());
+  work.posted = world_.now();
+  switch (misdeed) {
+    case Misdeed::kNone:
+    case Misdeed::kMisdeeds: return false;
+    case Misdeed::kNoReceive: return starve();
+    case Misdeed::kSilence: return go_silent();
+    case Misdeed::kLocalKey:
+    case Misdeed::kLocalRange:
+    case Misdeed::kAtomicLength: return wrong_local(misdeed, work);
+    case Misdeed::kTooLong:
+      if (peer_->terms_.prompt && credit() <= 0) return false;
+      if (peer_->bad_receive_ || peer_->starving_peer_) return false;
+      work.kind = random().below(2) == 0 ? Kind::kSend : Kind::kSendImm;
+      work.length = peer_->terms_.receive_size + 32 +
+                    static_cast<std::uint32_t>(random().below(3000));
+      add_source(work);
+      post_doomed(std::move(work), IBV_WC_REM_INV_REQ_ERR, true);
+      return true;
+    default: return wrong_remote(misdeed, work);
+  }
+}
+
+/// The request names remote memory that it may not touch.
+bool Side::wrong_remote(Misdeed misdeed, SendWork& work) {
+  constexpr std::array kWriters = {Kind::kWrite, Kind::kWrite, Kind::kSwap, Kind::kAdd};
+  constexpr std::array kReaders = {Kind::kRead, Kind::kRead, Kind::kSwap, Kind::kAdd};
+  constexpr std::array kAll = {Kind::kWrite, Kind::kRead, Kind::kRead, Kind::kAdd};
+  const std::uint32_t access = peer_->terms_.access;
+  work.kind = misdeed == Misdeed::kReadOnly    ? kWriters[random().below(kWriters.size())]
+              : misdeed == Misdeed::kWriteOnly ? kReaders[random().below(kReaders.size())]
+              : misdeed == Misdeed::kMisaligned
+                  ? (random().below(2) == 0 ? Kind::kSwap : Kind::kAdd)
+                  : kAll[random().below(kAll.size())];
+  const std::uint32_t right = is_atomic(work.kind)       ? IBV_ACCESS_REMOTE_ATOMIC
+                              : work.kind == Kind::kRead ? IBV_ACCESS_REMOTE_READ
+                                                         : IBV_ACCESS_REMOTE_WRITE;
+  const bool granted = (access & right) != 0;
+  if (granted == (misdeed == Misdeed::kQueuePairForbids)) return false;
+
+  const Range& zone = peer_->zone_->range();
+  work.length = is_atomic(work.kind)
+                    ? kAtomicSize
+                    : static_cast<std::uint32_t>(random().between(1, std::min(zone.size, 9000U)));
+  work.remote_address = peer_->zone_address_ + random().below(zone.size - work.length + 1);
+  if (is_atomic(work.kind)) work.remote_address &= ~std::uint64_t{7};
+  work.rkey = peer_->zone_mr_->rkey;
+  const auto in = [&](const Process::Region& region) {
+    work.length = std::min(work.length, region.range.size);
+    work.remote_address = peer_->process_.arena().address(region.range.offset);
+    work.rkey = region.mr->rkey;
+  };
+  ibv_wc_status expected = IBV_WC_REM_ACCESS_ERR;
+  switch (misdeed) {
+    case Misdeed::kUnknownKey: work.rkey ^= random().below(2) == 0 ? kUnknownKey : 1; break;
+    case Misdeed::kStaleKey:
+      if (peer_->stale_key_ == 0 || peer_->stale_key_ == work.rkey) return false;
+      work.rkey = peer_->stale_key_;
+      work.remote_address = peer_->stale_address_;
+      work.length = std::min(work.length, 64U);
+      break;
+    case Misdeed::kBeyondEnd: {
+      if (is_atomic(work.kind)) return false;
+      const std::uint64_t by = random().below(2) == 0 ? 1 : random().between(1, work.length);
+      work.remote_address = peer_->zone_address_ + zone.size - work.length + by;
+      break;
+    }
+    case Misdeed::kBeforeStart:
+      work.remote_address = peer_->zone_address_ - (is_atomic(work.kind) ? 8 : random().between(1, 64));
+      break;
+    case Misdeed::kWrapping:
+      if (is_atomic(work.kind)) return false;
+      work.remote_address = ~std::uint64_t{0} - random().below(work.length);
+      break;
+    case Misdeed::kReadOnly: in(peer_->process_.read_only()); break;
+    case Misdeed::kWriteOnly: in(peer_->process_.write_only()); break;
+    case Misdeed::kOtherDomain: in(peer_->process_.other_domain()); break;
+    case Misdeed::kQueuePairForbids: expected = IBV_WC_REM_INV_REQ_ERR; break;
+    case Misdeed::kMisaligned:
+      work.remote_address += random().between(1, 7);
+      expected = IBV_WC_REM_INV_REQ_ERR;
+      break;
+    default: return false;
+  }
+  if (work.kind == Kind::kWrite) {
+    add_source(work);
+  } else {
+    work.pieces = take_pieces(work.length, terms_.send_sge, work.buffers);
+    if (is_atomic(work.kind) && work.pieces.size() != 1) return false;
+  }
+  work.operand = random().next();
+  post_doomed(std::move(work), expected, false);
+  return true;
+}
+
+/// The request names local memory that it may not touch.
+bool Side::wrong_local(Misdeed misdeed, SendWork& work) {
+  const std::uint32_t access = peer_->terms_.access;
+  if (misdeed == Misdeed::kAtomicLength) {
+    if ((access & IBV_ACCESS_REMOTE_ATOMIC) == 0) return false;
+    work.kind = Kind::kAdd;
+    work.length = 4;
+    work.remote_address = peer_->zone_address_;
+    work.rkey = peer_->zone_mr_->rkey;
+    work.pieces = take_pieces(work.length, 1, work.buffers);
+    post_doomed(std::move(work), IBV_WC_LOC_LEN_ERR, false);
+    return true;
+  }
+  constexpr std::array kSome = {Kind::kSend, Kind::kWrite, Kind::kRead};
+  work.kind = kSome[random().below(kSome.size())];
+  if (work.kind == Kind::kWrite && (access & IBV_ACCESS_REMOTE_WRITE) == 0) return false;
+  if (work.kind == Kind::kRead && (access & IBV_ACCESS_REMOTE_READ) == 0) return false;
+  if (work.kind == Kind::kSend && peer_->terms_.prompt && credit() <= 0) return false;
+  const std::uint32_t most = std::min(peer_->terms_.receive_size, 900U);
+  work.length = static_cast<std::uint32_t>(random().between(1, most));
+  if (work.kind != Kind::kSend) {
+    work.remote_address = peer_->zone_address_;
+    work.rkey = peer_->zone_mr_->rkey;
+  }
+  if (misdeed == Misdeed::kLocalRange) {
+    const Process::Region& region = process_.small();
+    work.length = std::min(work.length, region.range.size);
+    const auto by = static_cast<std::uint32_t>(random().below(2) == 0 ? 1 : random().between(1, 9));
+    work.pieces.push_back({{region.range.end() - work.length + by, work.length}, region.mr->lkey});
+  } else {
+    work.pieces = take_pieces(work.length, 1, work.buffers);
+    work.pieces.back().lkey ^= kUnknownKey;
+  }
+  post_doomed(std::move(work), IBV_WC_LOC_PROT_ERR, false);
+  return true;
+}
+
+/// Nobody posts a receive any more at the peer, and our patience is finite.
+bool Side::starve() {
+  if (terms_.rnr_retry == 7 || !peer_->terms_.prompt || peer_->bad_receive_) return false;
+  if (credit() < 0) return false;
+  const auto left = static_cast<std::size_t>(credit());
+  if (sends_.size() + left + 1 > terms_.send_depth) return false;
+  peer_->starving_peer_ = true;
+  for (std::size_t i = 0; i < left; ++i) {
+    SendWork filler = make_work(Kind::kSend);
+    sends_.push_back(filler);
+    post({filler});
+  }
+  SendWork work;
+  work.id = world_.next_id();
+  work.misdeed = Misdeed::kNoReceive;
+  work.posted = world_.now();
+  work.length = static_cast<std::uint32_t>(random().below(3000));
+  work.kind = Kind::kSend;
+  add_source(work);
+  post_doomed(std::move(work), IBV_WC_RNR_RETRY_EXC_ERR, false);
+  return true;
+}
+
+/// The path to the peer is cut, for all connections between the two.
+bool Side::go_silent() {
+  if (terms_.timeout == 0 || &process_ == &peer_->process_ || !world_.plan().loses()) return false;
+  if (world_.plan().silences == 0) return false;
+  say("silence");
+  world_.silence(process_.index(), peer_->process_.index());
+  return true;
+}
+
+/// Posts what will fail, and more behind it that will be flushed.
+void Side::post_doomed(SendWork work, ibv_wc_status expected, bool may_execute) {
+  work.number = next_number_++;
+  work.first_psn = next_psn_;
+  work.psn_count = is_atomic(work.kind) ? 1 : std::max((work.length + mtu_ - 1) / mtu_, 1U);
+  never_from_ = work.number;
+  doomed_ = true;
+  doomed_since_ = world_.now();
+  doomed_data_ = may_execute ? work.data : nullptr;
+  misdeed_ = work.misdeed;
+  expected_error_ = expected;
+  say("misdeed: {}", to_string(work.misdeed));
+  sends_.push_back(work);
+  post({work});
+  const std::uint64_t more = random().below(4);
+  for (std::uint64_t i = 0; i < more && room(); ++i) post_dead();
+}
+
+void Side::post_dead() {
+  SendWork work;
+  work.id = world_.next_id();
+  work.number = next_number_++;
+  work.dead = true;
+  work.signaled = random().below(2) == 0;
+  work.posted = world_.now();
+  constexpr std::array kSome = {Kind::kSend, Kind::kWrite, Kind::kRead};
+  work.kind = kSome[random().below(kSome.size())];
+  work.length = static_cast<std::uint32_t>(random().between(1, 700));
+  if (work.kind == Kind::kRead) {
+    work.pieces = take_pieces(work.length, terms_.send_sge, work.buffers);
+  } else {
+    add_source(work);
+  }
+  if (work.kind != Kind::kSend) {
+    work.remote_address = peer_->zone_address_;
+    work.rkey = peer_->zone_mr_->rkey;
+  }
+  sends_.push_back(work);
+  post({work});
+}
+
+}  // namespace verbena::sim

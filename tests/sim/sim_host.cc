@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/sim_host.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace verbena::sim {
+namespace {
+
+/// Datagrams that a NIC may take in one go, as the runner gives it.
+constexpr std::uint32_t kBudget = 256;
+
+}  // namespace
+
+class SimHost::SimNotifier final : public nic::Notifier {
+ public:
+  SimNotifier(SimHost& host, int descriptor) : host_(host), descriptor_(descriptor) {
+    host_.notifiers_.emplace(descriptor_, this);
+  }
+  ~SimNotifier() override { host_.notifiers_.erase(descriptor_); }
+
+  [[nodiscard]] int descriptor() const override { return descriptor_; }
+  void signal() override { ++count_; }
+  [[nodiscard]] bool take() override {
+    if (count_ == 0) return false;
+    --count_;
+    return true;
+  }
+  [[nodiscard]] bool blocking() const override { return blocking_; }
+
+  void set_blocking(bool blocking) { blocking_ = blocking; }
+  [[nodiscard]] const std::uint64_t* count() const { return &count_; }
+
+ private:
+  SimHost& host_;
+  int descriptor_;
+  std::uint64_t count_ = 0;
+  bool blocking_ = true;
+};
+
+void SimHost::set_blocking(int descriptor, bool blocking) {
+  const auto found = notifiers_.find(descriptor);
+  VERBENA_CHECK(found != notifiers_.end());
+  found->second->set_blocking(blocking);
+}
+
+nic::Waited SimHost::wait_readable(int descriptor) {
+  const auto found = notifiers_.find(descriptor);
+  VERBENA_CHECK(found != notifiers_.end());
+  const std::uint64_t* const count = found->second->count();
+  return scheduler_.wait([count] { return *count > 0; }, count);
+}
+
+Result<nic::Attachment> SimHost::attach(const wire::Address& address) {
+  const auto group = groups_.find(address);
+  if (group == groups_.end()) {
+    return fail(std::errc::permission_denied, "the run has no NIC at " + wire::to_string(address));
+  }
+  if (network_.taken(address)) {
+    return fail(std::errc::address_in_use, wire::to_string(address) + " has a NIC already");
+  }
+  auto port = network_.attach(address, [this, address] { arrived(address); });
+  const auto slot = static_cast<std::uint8_t>(random_.below(64));
+  return nic::Attachment{.slot = slot, .link = stack_(group->second, std::move(port))};
+}
+
+Result<std::unique_ptr<nic::Notifier>> SimHost::make_notifier() {
+  return std::make_unique<SimNotifier>(*this, next_descriptor_++);
+}
+
+void SimHost::adopt(nic::Nic& nic) {
+  const wire::Address& address = nic.config().address;
+  const bool added =
+      nics_.emplace(address, Driven{.nic = &nic, .group = groups_.at(address), .due = now()})
+          .second;
+  VERBENA_CHECK(added);
+}
+
+void SimHost::release(nic::Nic& nic) { nics_.erase(nic.config().address); }
+
+void SimHost::wake(nic::Nic& nic) {
+  const auto found = nics_.find(nic.config().address);
+  if (found != nics_.end() && found->second.nic == &nic) found->second.due = now();
+}
+
+void SimHost::arrived(const wire::Address& address) {
+  const auto found = nics_.find(address);
+  if (found == nics_.end() || found->second.due) return;
+  const auto nap = static_cast<std::uint64_t>(nap_.count());
+  found->second.due = now() + Duration(static_cast<Duration::rep>(random_.below(nap + 1)));
+}
+
+nic::Waited SimHost::wait(const std::function<bool()>& ready, nic::Notifier* notifier) {
+  const auto* const ours = static_cast<SimNotifier*>(notifier);
+  return scheduler_.wait(ready, ours == nullptr ? nullptr : ours->count());
+}
+
+std::optional<Time> SimHost::due(const Driven& driven) const {
+  std::optional<Time> due = driven.due;
+  const auto timeout = driven.nic->next_timeout(due);
+  if (timeout && (!due || *timeout < *due)) due = timeout;
+  if (due) due = std::max(*due, scheduler_.paused_until(driven.group));
+  return due;
+}
+
+std::optional<Time> SimHost::next() {
+  std::optional<Time> next;
+  for (const auto& [address, driven] : nics_) {
+    const auto at = due(driven);
+    if (at && (!next || *at < *next)) next = at;
+  }
+  return next;
+}
+
+void SimHost::act(Time now) {
+  for (auto& [address, driven] : nics_) {
+    const auto at = due(driven);
+    if (!at || *at > now) continue;
+    driven.due.reset();
+    driven.nic->progress(now, kBudget);
+    if (network_.waiting(address)) driven.due = now;  // as a descriptor that stays readable
+  }
+}
+
+}  // namespace verbena::sim

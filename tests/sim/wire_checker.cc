@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/wire_checker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "wire/headers.h"
+#include "wire/icrc.h"
+
+namespace verbena::sim {
+namespace {
+
+/// More PSNs than are ever under way in a flow.
+constexpr std::uint32_t kRing = 8192;
+/// A NIC's turn is over long before.
+constexpr Duration kNakGrace = std::chrono::milliseconds(1);
+
+std::uint32_t add(std::uint32_t psn, std::uint32_t count) { return (psn + count) & wire::kMask24; }
+
+/// In [-2^23, 2^23).
+std::int32_t distance(std::uint32_t psn, std::uint32_t from) {
+  return static_cast<std::int32_t>((psn - from) << 8) / 256;
+}
+
+std::uint32_t packets(std::uint64_t length, std::uint32_t mtu) {
+  return length == 0 ? 1 : static_cast<std::uint32_t>((length + mtu - 1) / mtu);
+}
+
+bool is_read_or_atomic(const wire::OpcodeInfo& info) {
+  return info.operation == wire::Operation::kReadRequest ||
+         info.operation == wire::Operation::kCompareSwap ||
+         info.operation == wire::Operation::kFetchAdd;
+}
+
+bool is_request(const wire::OpcodeInfo& info) {
+  return info.operation == wire::Operation::kSend || info.operation == wire::Operation::kWrite ||
+         is_read_or_atomic(info);
+}
+
+bool begins(wire::Place place) {
+  return place == wire::Place::kFirst || place == wire::Place::kOnly;
+}
+bool ends(wire::Place place) { return place == wire::Place::kLast || place == wire::Place::kOnly; }
+
+}  // namespace
+
+class WireChecker::Tap final : public link::Link {
+ public:
+  Tap(WireChecker& checker, const wire::Address& address, std::unique_ptr<link::Link> below)
+      : checker_(checker), address_(address), below_(std::move(below)) {}
+
+  std::size_t send(std::span<const wire::Train> trains, Time now) override {
+    const std::size_t taken = below_->send(trains, now);
+    for (const wire::Train& train : trains.first(taken)) checker_.sent(address_, train);
+    return taken;
+  }
+  std::size_t receive(std::span<wire::Segment> segments, Time now) override {
+    const std::size_t count = below_->receive(segments, now);
+    for (const wire::Segment& segment : segments.first(count)) {
+      checker_.received(address_, segment);
+    }
+    return count;
+  }
+  [[nodiscard]] std::optional<Time> poll_timeout() const override { return below_->poll_timeout(); }
+  [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
+    return below_->source_port();
+  }
+
+ private:
+  WireChecker& checker_;
+  wire::Address address_;
+  std::unique_ptr<link::Link> below_;
+};
+
+std::unique_ptr<link::Link> WireChecker::wrap(const wire::Address& address,
+                                              std::unique_ptr<link::Link> below) {
+  return std::make_unique<Tap>(*this, address, std::move(below));
+}
+
+void WireChecker::open(const FlowSpec& spec) {
+  Flow& flow = flows_[{spec.local, spec.local_qp}];
+  flow = Flow{.spec = spec, .high = spec.sq_psn, .expected = spec.rq_psn};
+  flow.sent.resize(kRing);
+  flow.accepted.resize(kRing);
+}
+
+void WireChecker::close(const wire::Address& local, std::uint32_t local_qp) {
+  flows_.erase({local, local_qp});
+}
+
+void WireChecker::alive(const wire::Address& local, std::uint32_t local_qp, Time posted) {
+  const auto found = flows_.find({local, local_qp});
+  if (found == flows_.end() || !found->second.nak_due) return;
+  if (posted > *found->second.nak_due + kNakGrace) accuse(found->second, "a gap was not NAKed");
+}
+
+std::uint32_t WireChecker::transmissions(const wire::Address& local, std::uint32_t local_qp,
+                                         std::uint32_t first_psn, std::uint32_t count) const {
+  const auto found = flows_.find({local, local_qp});
+  if (found == flows_.end()) return 0;
+  std::uint32_t most = 0;
+  for (std::uint32_t i = 0; i < std::min(count, kRing); ++i) {
+    const std::uint32_t psn = add(first_psn, i);
+    const Flow::Sent& sent = found->second.sent[psn % kRing];
+    if (sent.psn == psn) most = std::max(most, sent.times);
+  }
+  return most;
+}
+
+std::uint32_t WireChecker::high_psn(const wire::Address& local, std::uint32_t local_qp) const {
+  const auto found = flows_.find({local, local_qp});
+  return found == flows_.end() ? 0 : found->second.high;
+}
+
+WireChecker::Flow* WireChecker::towards(const wire::Address& from, const wire::Address& to,
+                                        std::uint32_t peer_qp) {
+  for (auto& [key, flow] : flows_) {
+    if (flow.spec.local == from && flow.spec.peer == to && flow.spec.peer_qp == peer_qp) {
+      return &flow;
+    }
+  }
+  return nullptr;
+}
+
+void WireChecker::accuse(const Flow& flow, const std::string& what) {
+  fail_(fmt::format("on the wire: {} qp {:#08x}: {}", wire::to_string(flow.spec.local),
+                    flow.spec.local_qp, what));
+}
+
+// --- What a NIC sends
+
+void WireChecker::sent(const wire::Address& from, const wire::Train& train) {
+  const wire::Bth& bth = train.head.bth;
+  Flow* const flow = towards(from, train.path->destination, bth.destination_qp);
+  if (flow == nullptr) return;
+  if (!bth.migration || bth.pkey != 0xFFFF || bth.version != 0) accuse(*flow, "a wrong BTH");
+  if (train.path->source != from) accuse(*flow, "a packet with another's source address");
+  const wire::OpcodeInfo& info = wire::info(bth.opcode);
+  if (info.transport != wire::Transport::kRc) return;
+  if (is_request(info)) return sent_request(*flow, train);
+  sent_response(*flow, train.head);
+}
+
+void WireChecker::sent_request(Flow& flow, const wire::Train& train) {
+  const wire::OpcodeInfo& info = train.head.info();
+  const std::uint32_t psn = train.head.bth.psn;
+  if (distance(psn, flow.high) > 0) {
+    return accuse(flow, fmt::format("PSN {} leaves before {}", psn, flow.high));
+  }
+  if (distance(psn, flow.high) < 0) retransmitted_ += train.count;
+  for (std::uint32_t i = 0; i < train.count; ++i) {
+    Flow::Sent& sent = flow.sent[add(psn, i) % kRing];
+    if (sent.psn != add(psn, i)) sent = {.psn = add(psn, i)};
+    ++sent.times;
+  }
+  std::uint32_t span = train.count;
+  if (is_read_or_atomic(info)) {
+    if (info.operation == wire::Operation::kReadRequest) {
+      span = packets(train.head.reth.dma_length, flow.spec.mtu);
+    }
+    std::erase_if(flow.reads, [&](const auto& read) { return distance(read.end, psn) > 0; });
+    flow.reads.push_back({psn, add(psn, span)});
+    if (flow.reads.size() > flow.spec.max_rd_atomic) {
+      accuse(flow, fmt::format("{} READs and atomics are under way, {} were agreed",
+                               flow.reads.size(), flow.spec.max_rd_atomic));
+    }
+  }
+  if (distance(add(psn, span), flow.high) > 0) flow.high = add(psn, span);
+}
+
+void WireChecker::sent_response(Flow& flow, const wire::Packet& head) {
+  if (head.info().operation != wire::Operation::kAcknowledge) return;
+  const std::uint32_t psn = head.bth.psn;
+  const bool ack = head.aeth.kind == wire::Aeth::Kind::kAck;
+  // An ACK covers its PSN, a NAK everything before it.
+  const std::uint32_t covered = ack ? psn : add(psn, wire::kMask24);
+  if (distance(covered, flow.expected) >= 0) {
+    return accuse(flow, fmt::format("acknowledges PSN {}, but {} has not come", covered,
+                                    flow.expected));
+  }
+  const Flow::Accepted& accepted = flow.accepted[covered % kRing];
+  if (accepted.psn == covered && accepted.msn != head.aeth.msn) {
+    return accuse(flow, fmt::format("MSN {} with PSN {}, must be {}", head.aeth.msn, psn,
+                                    accepted.msn));
+  }
+  if (!ack) sent_nak(flow, head);
+}
+
+void WireChecker::sent_nak(Flow& flow, const wire::Packet& head) {
+  const std::uint32_t psn = head.bth.psn;
+  const bool rnr = head.aeth.kind == wire::Aeth::Kind::kRnrNak;
+  const bool sequence =
+      !rnr && head.aeth.value == static_cast<std::uint8_t>(wire::NakCode::kSequenceError);
+  ++(rnr ? rnr_naks_ : naks_);
+  if ((rnr || sequence) && flow.nak_psn == psn && !flow.came_since_nak) {
+    return accuse(flow, fmt::format("NAKs PSN {} again, which has not come since", psn));
+  }
+  if (rnr) {
+    const Flow::Accepted& accepted = flow.accepted[psn % kRing];
+    if (accepted.psn == psn && !accepted.needs_receive) {
+      return accuse(flow, fmt::format("RNR NAK for PSN {}, which needs no receive", psn));
+    }
+  }
+  flow.nak_psn = psn;
+  flow.came_since_nak = false;
+  flow.nak_due.reset();
+}
+
+// --- What a NIC gets
+
+void WireChecker::received(const wire::Address& at, const wire::Segment& segment) {
+  const ConstBytes bytes = segment.datagram;
+  if (bytes.size() < wire::Bth::kSize + wire::kIcrcSize) return;
+  const ConstBytes covered = bytes.first(bytes.size() - wire::kIcrcSize);
+  if (wire::icrc(segment.path, segment.identification.value_or(0), covered) !=
+      wire::load_icrc(bytes.data() + covered.size())) {
+    ++corrupt_;
+    return;
+  }
+  const auto packet = wire::parse(bytes);
+  if (!packet) return;
+  if (packet->info().transport == wire::Transport::kUd) return on_datagram_(at, *packet, segment);
+  const auto found = flows_.find({at, packet->bth.destination_qp});
+  if (found == flows_.end() || packet->info().transport != wire::Transport::kRc) return;
+  Flow& flow = found->second;
+  if (segment.path.source != flow.spec.peer || (packet->bth.pkey & 0x7FFF) != 0x7FFF) return;
+  if (is_request(packet->info())) return received_request(flow, *packet);
+  received_response(flow, *packet);
+}
+
+void WireChecker::received_request(Flow& flow, const wire::Packet& packet) {
+  const wire::OpcodeInfo& info = packet.info();
+  const std::uint32_t psn = packet.bth.psn;
+  if (flow.nak_psn == psn) flow.came_since_nak = true;
+  const std::int32_t ahead = distance(psn, flow.expected);
+  if (ahead < 0) return;
+  if (ahead > 0) {
+    const bool silent = flow.nak_psn && !flow.came_since_nak;
+    if (!silent && !flow.nak_due) flow.nak_due = scheduler_.now();
+    return;
+  }
+  const std::uint32_t span = info.operation == wire::Operation::kReadRequest
+                                 ? packets(packet.reth.dma_length, flow.spec.mtu)
+                                 : 1;
+  if (ends(info.place)) flow.msn = (flow.msn + 1) & wire::kMask24;
+  const bool send = info.operation == wire::Operation::kSend;
+  const bool needs = send ? begins(info.place) : info.has_immediate && ends(info.place);
+  for (std::uint32_t i = 0; i < span; ++i) {
+    flow.accepted[add(psn, i) % kRing] = {
+        .psn = add(psn, i), .msn = flow.msn, .needs_receive = needs};
+  }
+  flow.expected = add(psn, span);
+}
+
+void WireChecker::received_response(Flow& flow, const wire::Packet& packet) {
+  const std::uint32_t end = add(packet.bth.psn, 1);
+  const auto operation = packet.info().operation;
+  if (operation != wire::Operation::kReadResponse &&
+      operation != wire::Operation::kAtomicAcknowledge) {
+    return;
+  }
+  std::erase_if(flow.reads, [&](const auto& read) { return distance(read.end, end) <= 0; });
+}
+
+}  // namespace verbena::sim

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/work.h"
+
+#include <array>
+
+#include "engine/types.h"
+
+namespace verbena::sim {
+
+std::string_view to_string(Misdeed misdeed) {
+  constexpr std::array<std::string_view, static_cast<std::size_t>(Misdeed::kMisdeeds)> kNames = {
+      "none",          "unknown key",  "stale key",           "beyond the end",
+      "before start",  "wrapping",     "read-only",           "write-only",
+      "other domain",  "qp forbids",   "too long",            "local key",
+      "local range",   "misaligned",   "atomic length",       "no receive",
+      "silence"};
+  return kNames[static_cast<std::size_t>(misdeed)];
+}
+
+std::string_view to_string(Kind kind) {
+  constexpr std::array<std::string_view, kKinds> kNames = {
+      "SEND", "SEND_IMM", "WRITE", "WRITE_IMM", "READ", "CMP_SWAP", "FETCH_ADD"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::string_view status_name(ibv_wc_status status) {
+  return engine::to_string(static_cast<engine::Status>(status));
+}
+
+}  // namespace verbena::sim

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/time.h"
+#include "sim/arena.h"
+#include "sim/zone.h"
+
+namespace verbena::sim {
+
+/// What a request is made wrong by, on purpose.
+enum class Misdeed : std::uint8_t {
+  kNone,
+  kUnknownKey,
+  kStaleKey,         ///< of a region that was deregistered
+  kBeyondEnd,        ///< one byte or more behind the region
+  kBeforeStart,      ///< one byte or more before it
+  kWrapping,         ///< address + length overflows
+  kReadOnly,         ///< the region grants no remote writing or atomics
+  kWriteOnly,        ///< it grants no remote reading or atomics
+  kOtherDomain,      ///< the region's protection domain is another
+  kQueuePairForbids, ///< the responder's queue pair does not grant it
+  kTooLong,          ///< for the receive
+  kLocalKey,         ///< an unknown lkey in a gather or scatter list
+  kLocalRange,       ///< a piece that leaves its region
+  kMisaligned,       ///< an atomic
+  kAtomicLength,     ///< a result buffer that is not 8 bytes
+  kNoReceive,        ///< none comes, and rnr_retry is finite
+  kSilence,          ///< the peer is out of reach
+  kMisdeeds,
+};
+[[nodiscard]] std::string_view to_string(Misdeed misdeed);
+
+enum class Kind : std::uint8_t { kSend, kSendImm, kWrite, kWriteImm, kRead, kSwap, kAdd };
+inline constexpr std::size_t kKinds = 7;
+[[nodiscard]] std::string_view to_string(Kind kind);
+[[nodiscard]] constexpr bool is_atomic(Kind kind) {
+  return kind == Kind::kSwap || kind == Kind::kAdd;
+}
+/// Takes a receive at the peer.
+[[nodiscard]] constexpr bool is_message(Kind kind) {
+  return kind == Kind::kSend || kind == Kind::kSendImm || kind == Kind::kWriteImm;
+}
+[[nodiscard]] constexpr bool is_write(Kind kind) {
+  return kind == Kind::kWrite || kind == Kind::kWriteImm;
+}
+
+/// A piece of a gather or scatter list, within a buffer's arena.
+struct Piece {
+  Range range{};
+  std::uint32_t lkey = 0;
+};
+
+/// A posted send request and what must come of it.
+struct SendWork {
+  std::uint64_t id = 0;
+  std::uint64_t number = 0;  ///< in its direction's posting order
+  Kind kind = Kind::kSend;
+  Misdeed misdeed = Misdeed::kNone;
+  bool dead = false;  ///< behind a misdeed in the queue: is flushed, never executes
+  bool signaled = false;
+  bool solicited = false;
+  bool fence = false;
+  bool inline_data = false;
+  std::uint32_t immediate = 0;
+  std::uint32_t length = 0;
+  Time posted{};
+  std::vector<BufferPtr> buffers{};  ///< kept until it is complete
+  std::vector<Piece> pieces{};
+  Data data{};          ///< SEND, WRITE: the payload; READ and atomics: what must be read
+  Range target{};       ///< in the peer's zone
+  std::uint64_t operand = 0;
+  std::uint64_t compare = 0;
+  int word = -1;        ///< index of a shared word, whose result depends on others
+  std::uint64_t remote_address = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t first_psn = 0;
+  std::uint32_t psn_count = 0;
+  /// READ: later requests that may have executed before memory was read, by offset in `data`.
+  std::vector<std::pair<std::uint32_t, Data>> alternatives{};
+  bool pinned = false;  ///< READ: others send what it reads, so later WRITEs to it are fenced
+};
+
+/// A posted receive.
+struct ReceiveWork {
+  std::uint64_t id = 0;
+  std::uint32_t length = 0;
+  std::uint64_t order = 0;  ///< among all posts of the run
+  bool bad_key = false;
+  BufferPtr buffer{};
+  std::vector<Piece> pieces{};
+};
+
+/// A message that the receiver must get next.
+struct Message {
+  std::uint64_t number = 0;  ///< its send request's
+  Kind kind = Kind::kSend;
+  Data data{};               ///< SEND only
+  std::uint32_t length = 0;
+  std::uint32_t immediate = 0;
+  bool solicited = false;
+};
+
+/// A flag of the C ABI, or none.
+[[nodiscard]] constexpr unsigned flag_if(bool set, unsigned flag) { return set ? flag : 0; }
+
+[[nodiscard]] std::string_view status_name(ibv_wc_status status);
+
+}  // namespace verbena::sim

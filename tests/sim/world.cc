@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/world.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "compat/device_table.h"
+#include "link/fault.h"
+#include "sim/datagram_end.h"
+#include "sim/process.h"
+#include "sim/side.h"
+#include "wire/icrc.h"
+
+namespace verbena::sim {
+namespace {
+
+constexpr Time kLongestRun{std::chrono::seconds(300)};
+constexpr std::uint64_t kCheckEvery = 64;  ///< operations between looks at all memory
+
+link::FaultPlan fault_plan(const DisturbancePlan& plan, std::uint64_t seed) {
+  link::FaultPlan made;
+  made.seed = seed;
+  const auto add = [&](link::Fault fault, std::uint32_t rate) {
+    if (rate != 0) made.rules.push_back({.fault = fault, .rate_ppm = rate});
+  };
+  add(link::Fault::kDrop, plan.drop_ppm);
+  add(link::Fault::kDuplicate, plan.duplicate_ppm);
+  add(link::Fault::kReorder, plan.reorder_ppm);
+  add(link::Fault::kDelay, plan.delay_ppm);
+  add(link::Fault::kCorrupt, plan.corrupt_ppm);
+  made.delay_min = Duration(1'000);
+  made.delay_max = plan.longest_delay;
+  return made;
+}
+
+/// A FaultLink that leaves its counts behind.
+class CountedFaults final : public link::Link {
+ public:
+  CountedFaults(std::unique_ptr<link::Link> inner, const link::FaultPlan& plan,
+                RunCounters& counters)
+      : faults_(std::move(inner), plan), counters_(counters) {}
+  ~CountedFaults() override {
+    const auto of = [&](link::Fault fault) {
+      return faults_.counters().faults[static_cast<std::size_t>(fault)];
+    };
+    counters_.dropped += of(link::Fault::kDrop);
+    counters_.duplicated += of(link::Fault::kDuplicate);
+    counters_.reordered += of(link::Fault::kReorder);
+    counters_.delayed += of(link::Fault::kDelay);
+    counters_.corrupted += of(link::Fault::kCorrupt);
+  }
+
+  std::size_t send(std::span<const wire::Train> trains, Time now) override {
+    return faults_.send(trains, now);
+  }
+  std::size_t receive(std::span<wire::Segment> segments, Time now) override {
+    return faults_.receive(segments, now);
+  }
+  [[nodiscard]] std::optional<Time> poll_timeout() const override { return faults_.poll_timeout(); }
+
+ private:
+  link::FaultLink faults_;
+  RunCounters& counters_;
+};
+
+}  // namespace
+
+void RunCounters::add(const RunCounters& other) {
+  // Numbers and nothing else.
+  using Numbers = std::array<std::uint64_t, sizeof(RunCounters) / sizeof(std::uint64_t)>;
+  auto sum = std::bit_cast<Numbers>(*this);
+  const auto addends = std::bit_cast<Numbers>(other);
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += addends[i];
+  *this = std::bit_cast<RunCounters>(sum);
+}
+
+World::World(const Plan& plan, std::FILE* trace_to)
+    : plan_(plan),
+      trace_(trace_to),
+      scheduler_(plan.seed ^ 0x5C4ED),
+      network_(scheduler_, trace_, plan.network, plan.seed ^ 0x4E7),
+      checker_(
+          scheduler_, [this](const std::string& why) { scheduler_.note_failure(why); },
+          [this](const wire::Address& at, const wire::Packet& packet,
+                 const wire::Segment& segment) {
+            for (const auto& process : processes_) {
+              if (process->address() != at) continue;
+              for (const auto& end : process->datagram_ends()) {
+                if (end->number() == packet.bth.destination_qp) end->arrived(packet, segment);
+              }
+            }
+          }),
+      host_(scheduler_, network_, plan.nap, plan.seed ^ 0x4057,
+            [this](Scheduler::Group group, std::unique_ptr<link::Link> port) {
+              auto faults = std::make_unique<CountedFaults>(
+                  std::move(port), fault_plan(plan_.disturbance, random_.next()), counters_);
+              return checker_.wrap(address_of(group), std::move(faults));
+            }),
+      random_(plan.seed ^ 0x3042) {
+  scheduler_.add(network_);
+  scheduler_.add(host_);
+  trace_.line(now(), "world", "{}", to_string(plan_));
+  std::vector<compat::DeviceSpec> devices;
+  for (std::size_t i = 0; i < plan_.processes; ++i) {
+    arenas_.push_back(std::make_unique<Arena>(i));
+    arenas_.back()->reset(random_.next());
+    host_.assign(address_of(i), i);
+    nic::NicConfig config;
+    config.name = fmt::format("sim{}", i);
+    config.address = address_of(i);
+    config.max_mtu = plan_.port_mtu;
+    config.guid = i + 1;
+    config.limits = {.max_qp = 64, .max_cq = 16, .max_mr = 64, .max_pd = 8, .max_ah = 64};
+    config.engine.min_ack_timeout = plan_.min_ack_timeout;
+    config.engine.window_max = plan_.window_max;
+    config.engine.window_initial = std::min(config.engine.window_initial, plan_.window_max);
+    config.icrc = nic::NicConfig::Icrc::kStrict;
+    devices.push_back({.host = &host_, .config = config});
+  }
+  compat::set_devices(devices);
+  for (std::size_t i = 0; i < plan_.processes; ++i) {
+    processes_.push_back(std::make_unique<Process>(*this, i));
+  }
+  for (const ConnectionPlan& connection : plan_.connections) {
+    connections_.push_back(std::make_unique<Connection>());
+    Connection& made = *connections_.back();
+    const std::array ends = {connection.left, connection.right};
+    for (int i = 0; i < 2; ++i) {
+      auto& process = *processes_[ends[static_cast<std::size_t>(i)]];
+      sides_.push_back(std::make_unique<Side>(*this, process, made, i));
+      made.sides[static_cast<std::size_t>(i)] = sides_.back().get();
+      process.add_side(*sides_.back());
+    }
+    made.sides[0]->meet(*made.sides[1]);
+    made.sides[1]->meet(*made.sides[0]);
+  }
+  const auto plan_trouble = [&](std::uint32_t count, void (World::*what)()) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      troubles_.push_back({random_.between(30, plan_.operations - 60), what});
+    }
+  };
+  plan_trouble(plan_.pauses, &World::pause);
+  plan_trouble(plan_.restarts, &World::restart);
+  plan_trouble(plan_.forgeries, &World::forge);
+  std::ranges::stable_sort(troubles_, std::greater{}, &Trouble::at_operation);
+}
+
+World::~World() { compat::clear_devices(); }
+
+wire::Address World::address_of(std::size_t process) const {
+  const auto number = static_cast<std::uint32_t>(process + 1);
+  if (!plan_.ipv6) return wire::Address::from_ipv4(0x0A4D0000U | number);
+  wire::Address address;
+  address.gid[0] = std::byte{0xFD};
+  address.gid[15] = static_cast<std::byte>(number);
+  return address;
+}
+
+RunReport World::run() {
+  for (const auto& process : processes_) {
+    scheduler_.spawn(process->index(), process->name(), [raw = process.get()] { raw->main(); });
+  }
+  scheduler_.run(kLongestRun);
+  RunReport report;
+  report.seed = plan_.seed;
+  report.failure = scheduler_.failure();
+  if (report.failure.empty()) {
+    if (host_.nics() != 0) report.failure = "NICs are left that nobody closed";
+    if (host_.notifiers() != 0) report.failure = "notifiers are left that nobody destroyed";
+  } else {
+    for (const auto& connection : connections_) {
+      for (const Side* side : connection->sides) report.failure += "\n  " + side->describe();
+    }
+  }
+  sum_up();
+  report.hash = trace_.hash();
+  report.virtual_time = now().time_since_epoch();
+  report.counters = counters_;
+  return report;
+}
+
+void World::sum_up() {
+  counters_.packets = network_.counters().packets;
+  counters_.bytes = network_.counters().bytes;
+  counters_.overflowed = network_.counters().overflows;
+  counters_.cut = network_.counters().cut;
+  counters_.forged = network_.counters().injected;
+  counters_.retransmitted = checker_.retransmitted();
+  counters_.naks = checker_.naks();
+  counters_.rnr_naks = checker_.rnr_naks();
+}
+
+bool World::all_idle() const {
+  return std::ranges::all_of(processes_, [](const auto& process) { return process->idle(); });
+}
+
+void World::check_memory(const char* when) {
+  for (const auto& process : processes_) {
+    if (const auto wrong = process->arena().check()) {
+      fail(fmt::format("{}: {} {}", process->name(), *wrong, when));
+    }
+  }
+}
+
+// Trouble.
+
+void World::posted() {
+  const std::uint64_t operation = counters_.operations;
+  if (operation % kCheckEvery == 0) check_memory("in between");
+  while (!troubles_.empty() && troubles_.back().at_operation <= operation) {
+    const Trouble trouble = troubles_.back();
+    troubles_.pop_back();
+    (this->*trouble.what)();
+  }
+}
+
+void World::pause() {
+  const std::size_t process = random_.below(processes_.size());
+  const auto most = static_cast<std::uint64_t>(plan_.min_ack_timeout.count()) * 3 / 2;
+  const Time until = now() + Duration(static_cast<Duration::rep>(random_.below(most)));
+  trace_.line(now(), processes_[process]->name(), "is stopped");
+  ++counters_.pauses;
+  scheduler_.pause(process, until);
+}
+
+void World::restart() { processes_[random_.below(processes_.size())]->request_restart(); }
+
+void World::silence(std::size_t a, std::size_t b) {
+  const Time for_ever{std::chrono::hours(1000)};
+  network_.cut(address_of(a), address_of(b), for_ever);
+  network_.cut(address_of(b), address_of(a), for_ever);
+  for (const auto& connection : connections_) {
+    const std::size_t left = connection->sides[0]->process_.index();
+    const std::size_t right = connection->sides[1]->process_.index();
+    if (!(left == a && right == b) && !(left == b && right == a)) continue;
+    connection->silent = true;
+    for (Side* side : connection->sides) side->lose_peer();
+  }
+}
+
+/// Once all connections between the two have ended.
+void World::mend(std::size_t a, std::size_t b) {
+  for (const auto& connection : connections_) {
+    const std::size_t left = connection->sides[0]->process_.index();
+    const std::size_t right = connection->sides[1]->process_.index();
+    if (!(left == a && right == b) && !(left == b && right == a)) continue;
+    if (connection->silent && !connection->resolved) return;
+  }
+  network_.cut(address_of(a), address_of(b), now());
+  network_.cut(address_of(b), address_of(a), now());
+}
+
+/// A packet that nobody sent, which a NIC must see through. Most have a right ICRC.
+void World::forge() {
+  const Connection& connection = *connections_[random_.below(connections_.size())];
+  const Side& victim = *connection.sides[random_.below(2)];
+  if (victim.state_ != Side::State::kReady) return;
+  wire::Path path;
+  path.source = victim.peer_->process_.address();
+  path.destination = victim.process_.address();
+  path.source_port = wire::kRoceUdpPort;
+  wire::Packet packet;
+  packet.bth.opcode = wire::Opcode::kRcAcknowledge;
+  packet.bth.destination_qp = victim.qp_number_;
+  const std::uint32_t high = checker_.high_psn(path.destination, victim.qp_number_);
+  packet.bth.psn = (high + wire::kMask24) & wire::kMask24;  // would acknowledge everything
+  std::vector<std::byte> bytes(16);
+  bool right_icrc = true;
+  switch (random_.below(8)) {
+    case 0:
+    case 1:
+    case 2:  // an acknowledgement of what was never sent
+      packet.bth.psn = (high + static_cast<std::uint32_t>(random_.below(1000))) & wire::kMask24;
+      break;
+    case 3: path.source = wire::Address::from_ipv4(0x0A4D00FE); break;
+    case 4: packet.bth.pkey = 0x1234; break;
+    case 5: packet.bth.destination_qp ^= 0x3F00; break;
+    case 6: packet.aeth.kind = wire::Aeth::Kind::kReserved; break;
+    default: right_icrc = false; break;
+  }
+  if (plan_.ipv6 && path.source.is_ipv4()) path.source = address_of(7);
+  const bool garbage = random_.below(6) == 0;
+  bytes.resize(garbage ? random_.below(120) : wire::encoded_size(packet));
+  if (garbage) {
+    fill_pattern(bytes, random_);
+  } else {
+    wire::encode(packet, bytes);
+    const ConstBytes covered = ConstBytes(bytes).first(bytes.size() - wire::kIcrcSize);
+    const std::uint32_t icrc = wire::icrc(path, 0, covered);
+    wire::store_icrc(bytes.data() + covered.size(), right_icrc ? icrc : icrc ^ 0x100);
+  }
+  network_.inject(path, 0, bytes);
+}
+
+RunReport run_plan(const Plan& plan, std::FILE* trace_to) {
+  World world(plan, trace_to);
+  return world.run();
+}
+
+RunReport run_seed(std::uint64_t seed, std::FILE* trace_to) {
+  return run_plan(make_plan(seed), trace_to);
+}
+
+}  // namespace verbena::sim

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "sim/arena.h"
+#include "sim/network.h"
+#include "sim/plan.h"
+#include "sim/scheduler.h"
+#include "sim/sim_host.h"
+#include "sim/trace.h"
+#include "sim/wire_checker.h"
+#include "sim/work.h"
+
+namespace verbena::sim {
+
+class Process;
+class Side;
+
+/// What a run did, for summaries.
+struct RunCounters {
+  std::uint64_t operations = 0;  ///< send requests posted
+  std::uint64_t receives = 0;
+  std::uint64_t datagrams = 0;
+  std::uint64_t completions = 0;
+  std::uint64_t epochs = 0;  ///< connections made
+  std::uint64_t packets = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t retransmitted = 0;
+  std::uint64_t naks = 0;
+  std::uint64_t rnr_naks = 0;
+  // Faults.
+  std::uint64_t dropped = 0;
+  std::uint64_t duplicated = 0;
+  std::uint64_t reordered = 0;
+  std::uint64_t delayed = 0;
+  std::uint64_t corrupted = 0;
+  std::uint64_t overflowed = 0;
+  std::uint64_t cut = 0;
+  std::uint64_t pauses = 0;
+  std::uint64_t restarts = 0;
+  std::uint64_t forged = 0;
+  std::array<std::uint64_t, static_cast<std::size_t>(Misdeed::kMisdeeds)> misdeeds{};
+
+  void add(const RunCounters& other);
+};
+
+struct RunReport {
+  std::uint64_t seed = 0;
+  std::string failure{};  ///< empty: the run is right
+  std::uint64_t hash = 0;
+  Duration virtual_time{};
+  RunCounters counters{};
+};
+
+/// One connection between two sides, over its epochs. An epoch is from the making of its queue
+/// pairs to their end.
+struct Connection {
+  std::array<Side*, 2> sides{};
+  std::uint32_t epoch = 0;
+  bool closing = false;  ///< both stop posting and let it run empty
+  bool broken = false;   ///< it ends now: queue pairs go to ERR
+  bool silent = false;   ///< the path is cut or the peer has vanished: retries will be exhausted
+  Time calm_at{};        ///< nothing of it is under way from then on
+  bool resolved = false;
+};
+
+/// An atomic variable that several connections change.
+struct Word {
+  struct Change {
+    std::uint64_t id = 0;
+    Kind kind = Kind::kAdd;
+    std::uint64_t operand = 0;
+    std::uint64_t compare = 0;
+    enum class Known : std::uint8_t { kMaybe, kYes, kNever } known = Known::kMaybe;
+    std::uint64_t original = 0;
+  };
+  std::uint32_t offset = 0;
+  std::uint64_t initial = 0;
+  std::vector<Change> changes{};
+};
+
+/// One run: processes with their NICs, the network, the model, and what goes wrong.
+class World {
+ public:
+  World(const Plan& plan, std::FILE* trace_to);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  [[nodiscard]] RunReport run();
+
+  // For processes and sides.
+
+  [[nodiscard]] const Plan& plan() const { return plan_; }
+  [[nodiscard]] Scheduler& scheduler() { return scheduler_; }
+  [[nodiscard]] Trace& trace() { return trace_; }
+  [[nodiscard]] Network& network() { return network_; }
+  [[nodiscard]] SimHost& host() { return host_; }
+  [[nodiscard]] WireChecker& checker() { return checker_; }
+  [[nodiscard]] Random& random() { return random_; }
+  [[nodiscard]] RunCounters& counters() { return counters_; }
+  [[nodiscard]] Arena& arena(std::size_t process) { return *arenas_[process]; }
+  [[nodiscard]] Process& process(std::size_t index) { return *processes_[index]; }
+  [[nodiscard]] std::span<const std::unique_ptr<Connection>> connections() const {
+    return connections_;
+  }
+  [[nodiscard]] Time now() const { return scheduler_.now(); }
+  [[nodiscard]] wire::Address address_of(std::size_t process) const;
+  [[nodiscard]] std::uint64_t next_id() { return next_id_ += 2; }
+
+  /// Ends the run as failed; does not return to a fibre.
+  void fail(const std::string& why) { scheduler_.fail(why); }
+  /// The planned number of operations has been posted.
+  [[nodiscard]] bool winding_up() const { return counters_.operations >= plan_.operations; }
+  /// After each send request: the time for planned trouble.
+  void posted();
+  /// All processes have closed everything: only then may any of them end.
+  [[nodiscard]] bool all_idle() const;
+  /// Cuts the path between two processes until mend().
+  void silence(std::size_t a, std::size_t b);
+  void mend(std::size_t a, std::size_t b);
+  /// Compares all memory with the model.
+  void check_memory(const char* when);
+
+ private:
+  void forge();
+  void pause();
+  void restart();
+  void sum_up();
+
+  Plan plan_;
+  Trace trace_;
+  Scheduler scheduler_;
+  Network network_;
+  WireChecker checker_;
+  SimHost host_;
+  Random random_;
+  RunCounters counters_{};
+  std::vector<std::unique_ptr<Arena>> arenas_;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<std::unique_ptr<Process>> processes_;
+  std::vector<std::unique_ptr<Side>> sides_;
+  std::uint64_t next_id_ = 0;
+  struct Trouble {
+    std::uint64_t at_operation = 0;
+    void (World::*what)() = nullptr;
+  };
+  std::vector<Trouble> troubles_;  ///< soonest last
+};
+
+/// A deterministic run of a seed.
+[[nodiscard]] RunReport run_seed(std::uint64_t seed, std::FILE* trace_to = nullptr);
+[[nodiscard]] RunReport run_plan(const Plan& plan, std::FILE* trace_to = nullptr);
+
+}  // namespace verbena::sim
