@@ -178,4 +178,28 @@ enum class Outcome : std::uint8_t {
   return outcome == Outcome::kNakInvalid || outcome == Outcome::kNakAccess;
 }
 
+/// What must follow a request: the answer with the right PSN, and the queue pair in ERR after a
+/// fatal NAK, alive after anything else.
+inline void expect_outcome(Victim& victim, const std::deque<SentPacket>& answers, Outcome outcome,
+                           std::uint32_t psn) {
+  ASSERT_EQ(outcome_of(answers), outcome);
+  EXPECT_EQ(victim.alive(), !fatal(outcome));
+  if (outcome != Outcome::kSilence) {
+    EXPECT_EQ(answers.front().packet.bth.psn, psn);
+  }
+  if (fatal(outcome)) {
+    EXPECT_EQ(answers.size(), 1u);
+    EXPECT_EQ(victim.counters().naks_sent, 1u);
+  }
+}
+
+/// All request opcodes of a reliable connection.
+inline constexpr wire::Opcode kRequests[] = {
+    wire::Opcode::kRcSendFirst,   wire::Opcode::kRcSendMiddle,   wire::Opcode::kRcSendLast,
+    wire::Opcode::kRcSendLastImm, wire::Opcode::kRcSendLastInv,  wire::Opcode::kRcSendOnly,
+    wire::Opcode::kRcSendOnlyImm, wire::Opcode::kRcSendOnlyInv,  wire::Opcode::kRcWriteFirst,
+    wire::Opcode::kRcWriteMiddle, wire::Opcode::kRcWriteLast,    wire::Opcode::kRcWriteLastImm,
+    wire::Opcode::kRcWriteOnly,   wire::Opcode::kRcWriteOnlyImm, wire::Opcode::kRcReadRequest,
+    wire::Opcode::kRcFetchAdd,    wire::Opcode::kRcCompareSwap};
+
 }  // namespace verbena::conformance

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Answers that nobody asked for, or that do not fit what was asked: each is dropped and counted, or
+// ends the request with an error; local memory outside the request's pieces stays as it was.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "conformance/victim.h"
+#include "engine/psn.h"
+
+namespace verbena::conformance {
+namespace {
+
+using engine::SendOpcode;
+using engine::Status;
+using wire::Aeth;
+using wire::Opcode;
+
+constexpr std::uint32_t kPsn = Victim::kNextSend;
+
+const Opcode kResponses[] = {Opcode::kRcAcknowledge,       Opcode::kRcAtomicAcknowledge,
+                             Opcode::kRcReadResponseFirst, Opcode::kRcReadResponseMiddle,
+                             Opcode::kRcReadResponseLast,  Opcode::kRcReadResponseOnly};
+
+/// A request of the victim's own is under way.
+class HostileResponses : public testing::Test {
+ protected:
+  static constexpr std::uint32_t kReadLength = 2500;  ///< three packets
+
+  /// Posts and sends; the local piece is the start of the local region.
+  static void ask(Victim& victim, SendOpcode opcode, std::uint32_t length) {
+    const engine::Sge piece{Victim::kLocalAddress, length, victim.local_key};
+    victim.end.send({.id = 1,
+                     .opcode = opcode,
+                     .signaled = true,
+                     .remote_address = 0x1000,
+                     .rkey = 1,
+                     .pieces = std::span(&piece, 1)});
+    ASSERT_FALSE(victim.end.collect().empty());
+  }
+
+  static wire::Packet response(const Victim& victim, Opcode opcode, std::uint32_t psn,
+                               std::size_t payload = 0) {
+    wire::Packet packet = victim.request(opcode, psn, payload);
+    packet.bth.ack_request = false;
+    packet.atomic_ack_eth.original = 0x5A5A5A5A5A5A5A5A;
+    return packet;
+  }
+  static wire::Packet answer(const Victim& victim, Aeth::Kind kind, std::uint8_t value,
+                             std::uint32_t psn) {
+    wire::Packet packet = response(victim, Opcode::kRcAcknowledge, psn);
+    packet.aeth.kind = kind;
+    packet.aeth.value = value;
+    return packet;
+  }
+
+  /// Nothing has come of it: no completion, no packet, no byte.
+  static void expect_ignored(Victim& victim, const wire::Packet& packet) {
+    EXPECT_TRUE(victim.ask(packet).empty());
+    EXPECT_TRUE(victim.end.sent.completions.empty());
+    EXPECT_TRUE(victim.alive());
+    victim.expect_untouched();
+  }
+  /// The request ends with this status, the queue pair in ERR.
+  static void expect_failed(Victim& victim, const wire::Packet& packet, Status status) {
+    EXPECT_TRUE(victim.ask(packet).empty());
+    ASSERT_EQ(victim.end.sent.completions.size(), 1u);
+    EXPECT_EQ(victim.end.sent.completions[0].status, status);
+    EXPECT_FALSE(victim.alive());
+    victim.expect_untouched();
+  }
+  static void expect_done(Victim& victim, const wire::Packet& packet) {
+    EXPECT_TRUE(victim.ask(packet).empty());
+    ASSERT_EQ(victim.end.sent.completions.size(), 1u);
+    EXPECT_EQ(victim.end.sent.completions[0].status, Status::kSuccess);
+    EXPECT_TRUE(victim.alive());
+  }
+};
+
+/// Nothing was asked: every answer is a ghost (engine.md, "Requester": ignore ghost ACKs).
+TEST_F(HostileResponses, NobodyAsked) {
+  Victim victim;
+  std::uint64_t ghosts = 0;
+  for (const Opcode opcode : kResponses) {
+    for (const std::uint32_t psn :
+         {kPsn - 1, kPsn, kPsn + 1, 0u, 0xFFFFFFu, engine::psn_add(kPsn, 1 << 23)}) {
+      const std::size_t payload = wire::info(opcode).has_payload ? 1024 : 0;
+      expect_ignored(victim, response(victim, opcode, psn, payload));
+      EXPECT_EQ(victim.counters().ghost_responses, ++ghosts);
+    }
+  }
+  for (unsigned syndrome = 0; syndrome < 256; ++syndrome) {
+    wire::Packet packet = response(victim, Opcode::kRcAcknowledge, kPsn);
+    packet.aeth.reserved = static_cast<std::uint8_t>(syndrome >> 7);
+    packet.aeth.kind = static_cast<Aeth::Kind>((syndrome >> 5) & 3);
+    packet.aeth.value = static_cast<std::uint8_t>(syndrome & 31);
+    expect_ignored(victim, packet);
+    EXPECT_EQ(victim.counters().ghost_responses, ++ghosts);
+  }
+  ask(victim, SendOpcode::kSend, 8);
+  expect_done(victim, answer(victim, Aeth::Kind::kAck, 31, kPsn));
+}
+
+/// A SEND is under way: answers for other PSNs are ghosts, whatever they say.
+TEST_F(HostileResponses, OtherPsns) {
+  for (const Aeth::Kind kind : {Aeth::Kind::kAck, Aeth::Kind::kRnrNak, Aeth::Kind::kNak}) {
+    for (std::uint8_t value = 0; value < 4; ++value) {
+      Victim victim;
+      ask(victim, SendOpcode::kSend, 8);
+      for (const std::uint32_t psn : {kPsn - 1, kPsn + 1, engine::psn_add(kPsn, 1 << 23),
+                                      engine::psn_add(kPsn, (1 << 23) - 1)}) {
+        expect_ignored(victim, answer(victim, kind, value, psn));
+      }
+      EXPECT_EQ(victim.counters().ghost_responses, 4u);
+      EXPECT_EQ(victim.counters().retransmitted, 0u);
+      expect_done(victim, answer(victim, Aeth::Kind::kAck, 31, kPsn));
+    }
+  }
+}
+
+/// Reserved kinds of AETH and NAK codes from 4 on say nothing that could be acted upon (engine.md,
+/// "Responder" lists the codes): counted, and the request goes on waiting.
+TEST_F(HostileResponses, ReservedSyndromes) {
+  struct Case {
+    Aeth::Kind kind;
+    std::uint8_t from;
+  };
+  for (const Case& test : {Case{Aeth::Kind::kReserved, 0}, Case{Aeth::Kind::kNak, 4}}) {
+    for (std::uint8_t value = test.from; value < 32; ++value) {
+      Victim victim;
+      ask(victim, SendOpcode::kSend, 8);
+      expect_ignored(victim, answer(victim, test.kind, value, kPsn));
+      EXPECT_EQ(victim.counters().malformed, 1u);
+      EXPECT_EQ(victim.counters().retransmitted, 0u);
+      expect_done(victim, answer(victim, Aeth::Kind::kAck, 31, kPsn));
+    }
+  }
+}
+
+/// NAK codes (engine.md, "Responder") end the request they name with their status and acknowledge
+/// those before it.
+TEST_F(HostileResponses, NakCodes) {
+  struct Case {
+    wire::NakCode code;
+    Status status;
+  };
+  for (const Case& test :
+       {Case{wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest},
+        Case{wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError},
+        Case{wire::NakCode::kRemoteOperationalError, Status::kRemoteOperationError}}) {
+    Victim victim;
+    ask(victim, SendOpcode::kSend, 8);
+    ask(victim, SendOpcode::kSend, 8);
+    ask(victim, SendOpcode::kSend, 8);
+    const auto code = static_cast<std::uint8_t>(test.code);
+    EXPECT_TRUE(victim.ask(answer(victim, Aeth::Kind::kNak, code, kPsn + 1)).empty());
+    ASSERT_EQ(victim.end.sent.completions.size(), 3u);
+    EXPECT_EQ(victim.end.sent.completions[0].status, Status::kSuccess);
+    EXPECT_EQ(victim.end.sent.completions[1].status, test.status);
+    EXPECT_EQ(victim.end.sent.completions[2].status, Status::kFlushError);
+    EXPECT_FALSE(victim.alive());
+  }
+}
+
+/// Sequence NAKs share retry_cnt, and a flood of one and the same is one sign of one loss: it
+/// brings one retransmission, not a storm.
+TEST_F(HostileResponses, FloodOfSequenceNaks) {
+  Victim victim;
+  ask(victim, SendOpcode::kSend, 8);
+  std::size_t sent = 0;
+  for (int i = 0; i < 1000; ++i)
+    sent += victim.ask(answer(victim, Aeth::Kind::kNak, 0, kPsn)).size();
+  EXPECT_EQ(sent, 1u);
+  EXPECT_TRUE(victim.alive());
+  expect_done(victim, answer(victim, Aeth::Kind::kAck, 31, kPsn));
+}
+
+/// READ responses and atomic acknowledgements in place of the acknowledgement of a SEND or WRITE.
+TEST_F(HostileResponses, AnswersOfAnotherKind) {
+  for (const SendOpcode opcode : {SendOpcode::kSend, SendOpcode::kWrite}) {
+    for (const Opcode wrong : kResponses) {
+      if (wrong == Opcode::kRcAcknowledge) continue;
+      SCOPED_TRACE(wire::info(wrong).name);
+      Victim victim;
+      ask(victim, opcode, 8);
+      const std::size_t payload = wire::info(wrong).has_payload ? 8 : 0;
+      expect_failed(victim, response(victim, wrong, kPsn, payload), Status::kBadResponseError);
+    }
+  }
+  Victim reader;
+  ask(reader, SendOpcode::kRead, 8);
+  expect_failed(reader, response(reader, Opcode::kRcAtomicAcknowledge, kPsn),
+                Status::kBadResponseError);
+}
+
+/// A READ response of another length than asked is a bad response, and no byte of it is placed.
+TEST_F(HostileResponses, ReadResponsesOfTheWrongLength) {
+  struct Case {
+    std::uint32_t index;
+    Opcode opcode;
+    std::vector<std::size_t> sizes;
+  };
+  const Case cases[] = {
+      {0, Opcode::kRcReadResponseFirst, {0, 1, 1023, 1025, 2048, 2500, 4096}},
+      {0, Opcode::kRcReadResponseOnly, {0, 2500, 8192}},
+      {1, Opcode::kRcReadResponseMiddle, {0, 1, 1023, 1025, 2048}},
+      {2, Opcode::kRcReadResponseLast, {0, 1, 451, 453, 1024, 4096}},
+  };
+  for (const Case& test : cases) {
+    for (const std::size_t size : test.sizes) {
+      SCOPED_TRACE(std::string(wire::info(test.opcode).name) + " of " + std::to_string(size));
+      Victim victim;
+      ask(victim, SendOpcode::kRead, kReadLength);
+      for (std::uint32_t i = 0; i < test.index; ++i) {
+        const Opcode good = i == 0 ? Opcode::kRcReadResponseFirst : Opcode::kRcReadResponseMiddle;
+        EXPECT_TRUE(victim.ask(response(victim, good, kPsn + i, 1024)).empty());
+      }
+      victim.expect_changes_only_in(Victim::kLocal, Victim::kLocal + test.index * 1024);
+      expect_failed(victim, response(victim, test.opcode, kPsn + test.index, size),
+                    Status::kBadResponseError);
+    }
+  }
+}
+
+/// A gap in the responses is a loss: nothing is placed, and the rest is asked for once more
+/// (engine.md, "Requester": a later response means theirs was lost, retry).
+TEST_F(HostileResponses, ReadResponsesOutOfOrder) {
+  for (const std::uint32_t got : {0u, 1u}) {
+    Victim victim;
+    ask(victim, SendOpcode::kRead, kReadLength);
+    for (std::uint32_t i = 0; i < got; ++i) {
+      static_cast<void>(victim.ask(response(victim, Opcode::kRcReadResponseFirst, kPsn + i, 1024)));
+    }
+    victim.expect_changes_only_in(Victim::kLocal, Victim::kLocal + got * 1024);
+    const auto again = victim.ask(response(victim, Opcode::kRcReadResponseLast,
+                                           kPsn + 2 - (got == 0 ? 1 : 0), got == 0 ? 1024 : 452));
+    victim.expect_untouched();
+    ASSERT_EQ(again.size(), 1u);
+    const wire::Packet& request = again.front().packet;
+    EXPECT_EQ(request.bth.opcode, Opcode::kRcReadRequest);
+    EXPECT_EQ(request.bth.psn, kPsn + got);
+    EXPECT_EQ(request.reth.address, 0x1000u + got * 1024);
+    EXPECT_EQ(request.reth.dma_length, kReadLength - got * 1024);
+    EXPECT_TRUE(victim.end.sent.completions.empty());
+  }
+}
+
+/// Repeated responses are placed once: what came before is a ghost, and the program may by now use
+/// the bytes.
+TEST_F(HostileResponses, ReadResponsesThatComeTwice) {
+  Victim victim;
+  ask(victim, SendOpcode::kRead, kReadLength);
+  const wire::Packet first = response(victim, Opcode::kRcReadResponseFirst, kPsn, 1024);
+  EXPECT_TRUE(victim.ask(first).empty());
+  std::fill_n(victim.storage.begin() + Victim::kLocal, 1024, std::byte{0x77});
+  victim.expect_changes_only_in(Victim::kLocal, Victim::kLocal + 1024);
+  expect_ignored(victim, first);
+  EXPECT_EQ(victim.counters().ghost_responses, 1u);
+}
+
+/// An ACK says nothing about a READ or an atomic whose own response is missing (engine.md,
+/// "Requester"): no completion, and the request goes out again.
+TEST_F(HostileResponses, AcknowledgementsOfReadsAndAtomics) {
+  for (const SendOpcode opcode :
+       {SendOpcode::kRead, SendOpcode::kFetchAdd, SendOpcode::kCompareSwap}) {
+    Victim victim;
+    ask(victim, opcode, 8);
+    const auto again = victim.ask(answer(victim, Aeth::Kind::kAck, 31, kPsn));
+    ASSERT_EQ(again.size(), 1u);
+    EXPECT_EQ(again.front().packet.bth.psn, kPsn);
+    EXPECT_TRUE(victim.end.sent.completions.empty());
+    victim.expect_untouched();
+    EXPECT_EQ(victim.counters().retransmitted, 1u);
+  }
+}
+
+/// Responses and requests do not touch each other: a response's PSN is none of the responder's.
+TEST_F(HostileResponses, LeaveTheResponderAlone) {
+  Victim victim;
+  for (const Opcode opcode : kResponses) {
+    const std::size_t payload = wire::info(opcode).has_payload ? 1024 : 0;
+    expect_ignored(victim, response(victim, opcode, Victim::kExpected, payload));
+  }
+  const auto answers = victim.ask(victim.request(Opcode::kRcWriteOnly, Victim::kExpected, 8));
+  ASSERT_EQ(outcome_of(answers), Outcome::kAck);
+  EXPECT_EQ(answers.front().packet.aeth.msn, 1u);
+}
+
+}  // namespace
+}  // namespace verbena::conformance
