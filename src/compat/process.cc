@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "compat/device_table.h"
+#include "compat/file_tree.h"
 #include "compat/open_contexts.h"
 
 namespace verbena::compat {
@@ -18,6 +19,7 @@ std::atomic<std::uint32_t> process_generation{0};
 namespace {
 
 void before_fork() {
+  lock_file_tree();
   lock_table();
   lock_contexts();
 }
@@ -25,6 +27,7 @@ void before_fork() {
 void after_fork_in_parent() {
   unlock_contexts();
   unlock_table();
+  unlock_file_tree();
 }
 
 void after_fork_in_child() {
@@ -32,6 +35,7 @@ void after_fork_in_child() {
   abandon_live_host();
   unlock_contexts();
   unlock_table();
+  unlock_file_tree();
 }
 
 }  // namespace

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// The interposer in other programs: files of devices, dlopen, and what is left behind (nothing).
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "compat/abi.h"
+#include "compat/test_command.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define VERBENA_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define VERBENA_SANITIZED 1
+#endif
+#endif
+
+namespace verbena::compat {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Output;
+using testing::TemporaryFolder;
+
+class PreloadTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+#ifdef VERBENA_SANITIZED
+    GTEST_SKIP() << "an instrumented library cannot be preloaded into a program that is not";
+#endif
+  }
+  /// Runs a command under the interposer, without a settings file, its files in `folder`.
+  Output preloaded(const std::string& command) const {
+    return testing::run(
+        "env VERBENA_CONFIG= VERBENA_ADDR= XDG_RUNTIME_DIR=" + folder.path().string() +
+        " LD_PRELOAD=" VERBENA_LIBRARY_DIR "/libverbena.so " + command + " 2>&1");
+  }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(PreloadTest, ProgramsReadTheFilesOfADevice) {
+  EXPECT_EQ(preloaded("cat /sys/class/infiniband/vrb0/node_type").text, "1: CA\n");
+  EXPECT_EQ(preloaded("cat /sys/class/infiniband/vrb0/ports/1/gid_attrs/types/0").text,
+            "RoCE v2\n");
+  EXPECT_EQ(preloaded("cat /sys/class/infiniband/vrb0/ports/1/link_layer").text, "Ethernet\n");
+  EXPECT_EQ(preloaded("cat /sys/class/infiniband_verbs/uverbs900/ibdev").text, "vrb0\n");
+  EXPECT_NE(preloaded("cat /sys/class/infiniband_verbs/uverbs900/device/numa_node").text, "");
+  EXPECT_NE(preloaded("ls /sys/class/infiniband").text.find("vrb0\n"), std::string::npos);
+  EXPECT_EQ(preloaded("ls /sys/class/infiniband/vrb0/ports").text, "1\n");
+  EXPECT_EQ(preloaded("stat -L -c %F /dev/infiniband/uverbs900").text, "character special file\n");
+  EXPECT_EQ(preloaded("test -w /dev/infiniband/uverbs900").status, 0);
+  EXPECT_NE(preloaded("cat /sys/class/infiniband/vrb0/no_such_file").status, 0);
+  EXPECT_NE(preloaded("cat /sys/class/infiniband/other0/node_type").status, 0);
+}
+
+TEST_F(PreloadTest, NothingIsLeftBehind) {
+  EXPECT_EQ(preloaded("cat /sys/class/infiniband/vrb0/node_type").status, 0);
+  EXPECT_EQ(folder.entries(), 0U);
+  EXPECT_EQ(preloaded("cat /etc/hostname /dev/null").status, 0);
+  EXPECT_EQ(folder.entries(), 0U);
+}
+
+TEST_F(PreloadTest, TheNextProcessRemovesWhatAKilledOneLeft) {
+  preloaded("sh -c 'read line < /sys/class/infiniband/vrb0/node_type; kill -9 $$'");
+  EXPECT_EQ(folder.entries(), 1U);
+  EXPECT_EQ(preloaded("cat /sys/class/infiniband/vrb0/node_type").text, "1: CA\n");
+  EXPECT_EQ(folder.entries(), 0U);
+}
+
+TEST_F(PreloadTest, ThisProgramSeesOurLibraryInsteadOfTheSystems) {
+  const std::string self = fs::read_symlink("/proc/self/exe").string();
+  const Output output = preloaded("env VERBENA_TEST_INSIDE=1 " + self +
+                                  " --gtest_filter='InsidePreload.*' --gtest_brief=1");
+  EXPECT_EQ(output.status, 0) << output.text;
+  EXPECT_EQ(output.text.find("SKIPPED"), std::string::npos) << output.text;
+}
+
+/// Runs again inside a process with the interposer, which the test above starts.
+class InsidePreload : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::getenv("VERBENA_TEST_INSIDE") == nullptr)
+      GTEST_SKIP() << "runs in a process of its own";
+  }
+};
+
+TEST_F(InsidePreload, DlopenGivesTheSecondForm) {
+  for (const char* name : {"libibverbs.so.1", "libibverbs.so"}) {
+    void* const handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(handle, nullptr) << ::dlerror();
+    EXPECT_NE(::dlsym(handle, "verbena_second_form"), nullptr);
+    // As NCCL looks its functions up.
+    EXPECT_NE(::dlvsym(handle, "ibv_reg_mr_iova2", "IBVERBS_1.8"), nullptr);
+    EXPECT_NE(::dlvsym(handle, "ibv_reg_dmabuf_mr", "IBVERBS_1.12"), nullptr);
+    auto* const get = reinterpret_cast<decltype(&ibv_get_device_list)>(
+        ::dlvsym(handle, "ibv_get_device_list", "IBVERBS_1.1"));
+    ASSERT_NE(get, nullptr);
+    int count = 0;
+    ibv_device** const list = get(&count);
+    ASSERT_GE(count, 1);
+    EXPECT_STREQ(list[0]->name, "vrb0");
+    reinterpret_cast<decltype(&ibv_free_device_list)>(::dlsym(handle, "ibv_free_device_list"))(
+        list);
+  }
+}
+
+TEST_F(InsidePreload, OtherLibrariesOpenAsBefore) {
+  EXPECT_NE(::dlopen(nullptr, RTLD_NOW), nullptr);
+  EXPECT_NE(::dlopen("libm.so.6", RTLD_NOW), nullptr);
+  EXPECT_EQ(::dlopen("no-such-library.so", RTLD_NOW), nullptr);
+  EXPECT_NE(::dlerror(), nullptr);
+}
+
+TEST_F(InsidePreload, AForkedChildHasFilesOfItsOwn) {
+  EXPECT_EQ(::access("/sys/class/infiniband/vrb0/fw_ver", R_OK), 0);
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(::access("/sys/class/infiniband/vrb0/fw_ver", R_OK) == 0 ? 0 : 1);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace verbena::compat
