@@ -17,7 +17,7 @@ namespace {
 constexpr int kReceiveBuffer = 4 << 20;
 /// How long others may take to set an address up, or to leave it.
 constexpr int kLockAttempts = 1500;
-constexpr int kLeaveAttempts = 250;
+constexpr int kLeaveAttempts = 150;
 constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 2'000'000};
 
 void pause() { sys::ppoll(nullptr, 0, &kPause); }
@@ -211,7 +211,8 @@ void Fabric::give_back(std::size_t slot) {
 }
 
 bool is_available(const wire::Address& address) {
-  if (check_exclusive(address)) return true;
+  // Not by binding: somebody who is just setting the address up would find it taken.
+  if (!port_holder(address)) return true;
   for (std::size_t slot = 0; slot < kSlots; ++slot) {
     if (listener_of(slot_name(address, slot)) != 0) return true;
   }

@@ -100,8 +100,7 @@ Result<std::unique_ptr<LiveHost>> LiveHost::create(const LiveHostOptions& option
   return std::unique_ptr<LiveHost>(new LiveHost(std::move(impl)));
 }
 
-wire::Address LiveHost::default_address() {
-  const wire::Address usual = wire::Address::from_ipv4(0x7F000001);
+wire::Address LiveHost::default_address(const wire::Address& usual) {
   if (is_available(usual)) return usual;
   return wire::Address::from_ipv4(0x7F800000U | (sys::geteuid() & 0x7FFFFFU));
 }

@@ -41,9 +41,10 @@ class LiveHost final : public Host {
   [[nodiscard]] static Result<std::unique_ptr<LiveHost>> create(const LiveHostOptions& options);
   ~LiveHost() override;
 
-  /// Where a user's NIC is when nothing else was said: 127.0.0.1 when it is free or this user's
+  /// Where a user's NIC is when nothing else was said: `usual` when it is free or this user's
   /// already, else an address in 127.128.0.0/9 made from the user's number.
-  [[nodiscard]] static wire::Address default_address();
+  [[nodiscard]] static wire::Address default_address(
+      const wire::Address& usual = wire::Address::from_ipv4(0x7F000001));
 
   /// In a forked child, before anything else of this class. Async-signal-safe.
   void mark_forked();

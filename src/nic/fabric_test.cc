@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The fabric with several processes. A child is this test binary again, told to obey commands.
+#include "nic/fabric.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "link/icrc_check.h"
+#include "link/testing.h"
+#include "nic/live_host.h"
+#include "nic/rendezvous.h"
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define VERBENA_TEST_TSAN 1
+#endif
+#endif
+
+namespace verbena::nic {
+namespace {
+
+using link::testing::address;
+using link::testing::OwnedTrain;
+
+constexpr int kCommands = 100;  ///< descriptors of a child
+constexpr int kReplies = 101;
+constexpr timespec kPatience{.tv_sec = 30, .tv_nsec = 0};
+
+/// One line, without its end; empty when there is none any more, or none in time.
+std::string read_line(int fd) {
+  std::string line;
+  for (;;) {
+    pollfd poll{.fd = fd, .events = POLLIN, .revents = 0};
+    char c = 0;
+    if (sys::ppoll(&poll, 1, &kPatience) <= 0 || sys::read(fd, &c, 1) != 1) return {};
+    if (c == '\n') return line;
+    line += c;
+  }
+}
+
+bool write_line(int fd, const std::string& line) {
+  const std::string text = line + "\n";
+  return sys::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+/// The child's side.
+class Obedience {
+ public:
+  void run() {
+    for (;;) {
+      const std::string line = read_line(kCommands);
+      if (line.empty() || line == "exit") return;
+      std::istringstream words(line);
+      std::string command;
+      words >> command;
+      if (!write_line(kReplies, obey(command, words))) return;
+    }
+  }
+
+ private:
+  std::string obey(const std::string& command, std::istringstream& words) {
+    std::string text;
+    std::uint32_t number = 0;
+    if (command == "attach" && words >> text) return attach(address(text));
+    if (command == "leave") return attached_.clear(), "left";
+    if (command == "send" && words >> text >> number) return send(address(text), number);
+    if (command == "receive") return receive(kPatience);
+    if (command == "nothing") return receive({});
+    if (command == "fork") return fork_child();
+    if (command == "impostor" && words >> text >> number) return pretend(address(text), number);
+    if (command == "user" && words >> number)
+      return ::setresuid(number, number, number) == 0 ? "changed" : "refused";
+    if (command == "default" && words >> text)
+      return wire::to_string(LiveHost::default_address(address(text)));
+    return "what?";
+  }
+
+  std::string attach(const wire::Address& at) {
+    auto result = host_->attach(at);
+    if (!result) return "error " + result.error().message;
+    attached_.push_back(std::move(*result));
+    return "slot " + std::to_string(attached_.back().slot);
+  }
+
+  std::string send(const wire::Address& to, std::uint32_t slot) {
+    wire::Path path;
+    path.destination = to;
+    const OwnedTrain sent(path, slot << 18 | 77, 1, 100, 1024);
+    return attached_.back().link->send(std::array{sent.train()}, host_->now()) == 1 ? "sent"
+                                                                                    : "full";
+  }
+
+  /// Counts packets on all attachments, after waiting for the first.
+  std::string receive(const timespec& patience) {
+    std::vector<pollfd> polls;
+    for (const Attachment& one : attached_)
+      polls.push_back({.fd = one.link->descriptor(), .events = POLLIN, .revents = 0});
+    sys::ppoll(polls.data(), static_cast<unsigned>(polls.size()), &patience);
+    std::size_t count = 0;
+    link::IcrcCheck check(link::IcrcCheck::Mode::kStrict);
+    for (const Attachment& one : attached_) {
+      std::array<wire::Segment, 64> segments;
+      const std::size_t some = one.link->receive(segments, host_->now());
+      count += check.filter(std::span(segments).first(some));
+    }
+    return "got " + std::to_string(count);
+  }
+
+  /// The child of a child obeys from then on, as a forked program would.
+  std::string fork_child() {
+    const pid_t child = ::fork();
+    if (child > 0) {
+      ::_exit(0);  // without giving anything back
+    }
+    host_->mark_forked();
+    const auto dead = host_->attach(address("127.77.4.250"));
+    if (dead) return "the parent's host still works";
+    static_cast<void>(host_.release());
+    new std::vector<Attachment>(std::move(attached_));  // leaked, as the interposer does
+    attached_.clear();
+    host_ = LiveHost::create({}).value();
+    return "forked " + std::to_string(sys::getpid());
+  }
+
+  /// Listens at a slot's name and answers with another version, or, for version 0, never.
+  std::string pretend(const wire::Address& at, std::uint32_t version) {
+    listener_ = listen_at(slot_name(at, 0)).value();
+    if (version == 0) return "listening";
+    write_line(kReplies, "listening");
+    pollfd poll{.fd = listener_.get(), .events = POLLIN, .revents = 0};
+    sys::ppoll(&poll, 1, &kPatience);
+    const sys::OwnedFd peer(sys::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const std::array<std::uint32_t, 6> greeting{0x56455242, version, 64, 0, 1, 2};
+    static_cast<void>(sys::write(peer.get(), greeting.data(), sizeof greeting));
+    return "answered";
+  }
+
+  std::unique_ptr<LiveHost> host_ = LiveHost::create({}).value();
+  std::vector<Attachment> attached_;
+  sys::OwnedFd listener_;
+};
+
+TEST(FabricChild, DISABLED_Obeys) {
+  if (std::getenv("VERBENA_FABRIC_CHILD") == nullptr) GTEST_SKIP() << "only as a child";
+  Obedience().run();
+  ::_exit(0);
+}
+
+/// The parent's side of a child.
+class Child {
+ public:
+  Child() {
+    std::array<int, 2> commands{};
+    std::array<int, 2> replies{};
+    if (::pipe2(commands.data(), O_CLOEXEC) != 0 || ::pipe2(replies.data(), O_CLOEXEC) != 0)
+      std::abort();
+    commands_ = sys::OwnedFd(commands[1]);
+    replies_ = sys::OwnedFd(replies[0]);
+    const sys::OwnedFd their_commands(commands[0]);
+    const sys::OwnedFd their_replies(replies[1]);
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    ::dup2(their_commands.get(), kCommands);
+    ::dup2(their_replies.get(), kReplies);
+    const int null = ::open("/dev/null", O_WRONLY);
+    ::dup2(null, 1);
+    ::setenv("VERBENA_FABRIC_CHILD", "1", 1);
+    ::execl("/proc/self/exe", "fabric-child", "--gtest_filter=FabricChild.DISABLED_Obeys",
+            "--gtest_also_run_disabled_tests", nullptr);
+    ::_exit(127);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() { kill(); }
+
+  void tell(const std::string& command) { EXPECT_TRUE(write_line(commands_.get(), command)); }
+  std::string hear() { return read_line(replies_.get()); }
+  std::string ask(const std::string& command) {
+    tell(command);
+    return hear();
+  }
+  void signal(int number) const { ::kill(pid_, number); }
+  void kill() {
+    if (pid_ <= 0) return;
+    signal(SIGKILL);
+    wait();
+  }
+  void exit() {
+    tell("exit");
+    wait();
+  }
+  void wait() {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+  }
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = -1;
+  sys::OwnedFd commands_;
+  sys::OwnedFd replies_;
+};
+
+TEST(Fabric, ProcessesShareAnAddress) {
+  Child a;
+  Child b;
+  Child c;
+  EXPECT_EQ(a.ask("attach 127.77.4.1"), "slot 0");
+  EXPECT_EQ(b.ask("attach 127.77.4.1"), "slot 1");
+  EXPECT_EQ(c.ask("attach 127.77.4.1"), "slot 2");
+  EXPECT_EQ(b.ask("attach 127.77.4.1"), "slot 3");
+  EXPECT_EQ(a.ask("send 127.77.4.1 1"), "sent");
+  EXPECT_EQ(c.ask("send 127.77.4.1 1"), "sent");
+  EXPECT_EQ(c.ask("send 127.77.4.1 0"), "sent");
+  EXPECT_EQ(b.ask("receive"), "got 2");
+  EXPECT_EQ(a.ask("receive"), "got 1");
+  EXPECT_EQ(c.ask("nothing"), "got 0");
+}
+
+TEST(Fabric, SteeringStaysRightWhenProcessesAreKilled) {
+  Child a;
+  auto b = std::make_unique<Child>();
+  Child c;
+  EXPECT_EQ(a.ask("attach 127.77.4.2"), "slot 0");
+  EXPECT_EQ(b->ask("attach 127.77.4.2"), "slot 1");
+  EXPECT_EQ(c.ask("attach 127.77.4.2"), "slot 2");
+  b->kill();
+  EXPECT_EQ(a.ask("send 127.77.4.2 2"), "sent");
+  EXPECT_EQ(a.ask("send 127.77.4.2 1"), "sent");  // to nobody
+  EXPECT_EQ(c.ask("receive"), "got 1");
+  a.kill();  // who made the pool
+  Child d;
+  EXPECT_EQ(d.ask("attach 127.77.4.2"), "slot 3");
+  EXPECT_EQ(d.ask("send 127.77.4.2 2"), "sent");
+  EXPECT_EQ(c.ask("receive"), "got 1");
+  EXPECT_EQ(c.ask("send 127.77.4.2 3"), "sent");
+  EXPECT_EQ(d.ask("receive"), "got 1");
+  EXPECT_EQ(d.ask("nothing"), "got 0");
+}
+
+TEST(Fabric, AKilledProcessesSlotIsTakenAgainAndEmpty) {
+  Child a;
+  auto b = std::make_unique<Child>();
+  EXPECT_EQ(a.ask("attach 127.77.4.3"), "slot 0");
+  EXPECT_EQ(b->ask("attach 127.77.4.3"), "slot 1");
+  EXPECT_EQ(a.ask("send 127.77.4.3 1"), "sent");
+  b->kill();
+  for (std::size_t slot = 2; slot < kSlots; ++slot)
+    ASSERT_EQ(a.ask("attach 127.77.4.3"), "slot " + std::to_string(slot));
+  Child c;
+  EXPECT_EQ(c.ask("attach 127.77.4.3"), "slot 1");
+  EXPECT_EQ(c.ask("nothing"), "got 0");
+  EXPECT_EQ(a.ask("send 127.77.4.3 1"), "sent");
+  EXPECT_EQ(c.ask("receive"), "got 1");
+  // Now all are taken, by two processes.
+  EXPECT_NE(c.ask("attach 127.77.4.3").find("all 64 places at 127.77.4.3 are taken"),
+            std::string::npos);
+}
+
+TEST(Fabric, TheLastOneTakesThePoolWithIt) {
+  for (const bool killed : {false, true}) {
+    Child a;
+    Child b;
+    EXPECT_EQ(a.ask("attach 127.77.4.4"), "slot 0");
+    EXPECT_EQ(b.ask("attach 127.77.4.4"), "slot 1");
+    EXPECT_FALSE(check_exclusive(address("127.77.4.4")));
+    if (killed) {
+      a.kill();
+      b.kill();
+    } else {
+      EXPECT_EQ(a.ask("leave"), "left");
+      b.exit();
+    }
+    EXPECT_TRUE(check_exclusive(address("127.77.4.4")));
+  }
+}
+
+TEST(Fabric, AStoppedProcessIsPassedOver) {
+  Child stopped;
+  Child other;
+  EXPECT_EQ(stopped.ask("attach 127.77.4.5"), "slot 0");
+  EXPECT_EQ(other.ask("attach 127.77.4.5"), "slot 1");
+  stopped.signal(SIGSTOP);
+  Child third;
+  EXPECT_EQ(third.ask("attach 127.77.4.5"), "slot 2");
+  stopped.signal(SIGCONT);
+  EXPECT_EQ(third.ask("send 127.77.4.5 0"), "sent");
+  EXPECT_EQ(stopped.ask("receive"), "got 1");
+}
+
+TEST(Fabric, AStoppedProcessAloneIsNamed) {
+  Child stopped;
+  EXPECT_EQ(stopped.ask("attach 127.77.4.6"), "slot 0");
+  stopped.signal(SIGSTOP);
+  Child other;
+  const std::string reply = other.ask("attach 127.77.4.6");
+  EXPECT_NE(reply.find("process " + std::to_string(stopped.pid())), std::string::npos) << reply;
+  EXPECT_NE(reply.find("does not answer"), std::string::npos) << reply;
+  stopped.kill();
+  EXPECT_EQ(other.ask("attach 127.77.4.6"), "slot 0");
+}
+
+TEST(Fabric, AnotherVersionIsRefused) {
+  Child old;
+  EXPECT_EQ(old.ask("impostor 127.77.4.7 99"), "listening");
+  Child other;
+  const std::string reply = other.ask("attach 127.77.4.7");
+  EXPECT_NE(reply.find("another version"), std::string::npos) << reply;
+  EXPECT_NE(reply.find("fabric 99"), std::string::npos) << reply;
+  EXPECT_NE(reply.find("process " + std::to_string(old.pid())), std::string::npos) << reply;
+}
+
+TEST(Fabric, ANameThatIsTakenCostsItsSlotOnly) {
+  Child impostor;
+  EXPECT_EQ(impostor.ask("impostor 127.77.4.8 0"), "listening");
+  Child other;
+  EXPECT_EQ(other.ask("attach 127.77.4.8"), "slot 1");
+}
+
+TEST(Fabric, AnotherUserIsNamed) {
+  if (sys::geteuid() != 0) GTEST_SKIP() << "only root can be two users";
+  Child mine;
+  Child theirs;
+  EXPECT_EQ(mine.ask("attach 127.77.4.9"), "slot 0");
+  ASSERT_EQ(theirs.ask("user 65534"), "changed");
+  const std::string reply = theirs.ask("attach 127.77.4.9");
+  EXPECT_NE(reply.find("in use"), std::string::npos) << reply;
+  EXPECT_NE(reply.find("of user root"), std::string::npos) << reply;
+  EXPECT_EQ(theirs.ask("attach 127.77.4.10"), "slot 0");
+}
+
+TEST(Fabric, UsersOfAMachineHaveTheirOwnDefaultAddress) {
+  if (sys::geteuid() != 0) GTEST_SKIP() << "only root can be two users";
+  Child mine;
+  Child theirs;
+  Child others;
+  ASSERT_EQ(theirs.ask("user 65534"), "changed");
+  ASSERT_EQ(others.ask("user 65533"), "changed");
+  const std::string ask = "default 127.77.4.13";
+  EXPECT_EQ(theirs.ask(ask), "127.77.4.13");  // free
+  EXPECT_EQ(mine.ask("attach 127.77.4.13"), "slot 0");
+  EXPECT_EQ(mine.ask(ask), "127.77.4.13");
+  EXPECT_EQ(theirs.ask(ask), "127.128.255.254");
+  EXPECT_EQ(others.ask(ask), "127.128.255.253");
+}
+
+TEST(Fabric, AForkedChildKeepsNothing) {
+  Child a;
+  EXPECT_EQ(a.ask("attach 127.77.4.11"), "slot 0");
+  EXPECT_EQ(a.ask("attach 127.77.4.11"), "slot 1");
+#ifdef VERBENA_TEST_TSAN
+  GTEST_SKIP() << "the thread sanitizer does not let a forked child start threads";
+#endif
+  // The parent ends, its child lives on.
+  const std::string reply = a.ask("fork");
+  ASSERT_TRUE(reply.starts_with("forked ")) << reply;
+  a.wait();
+  Child b;
+  EXPECT_EQ(b.ask("attach 127.77.4.11"), "slot 0");
+  EXPECT_EQ(a.ask("attach 127.77.4.11"), "slot 1");
+  EXPECT_EQ(b.ask("send 127.77.4.11 1"), "sent");
+  EXPECT_EQ(a.ask("receive"), "got 1");
+  a.tell("exit");
+}
+
+TEST(Fabric, ManyAtOnceAndSomeAreKilledMeanwhile) {
+  constexpr std::size_t kProcesses = 6;
+  for (int round = 0; round < 4; ++round) {
+    std::vector<std::unique_ptr<Child>> children;
+    for (std::size_t i = 0; i < kProcesses; ++i) children.push_back(std::make_unique<Child>());
+    for (const auto& child : children) child->tell("attach 127.77.4.12");
+    // Half of them go, wherever they are.
+    for (std::size_t i = 0; i < kProcesses; i += 2) children[i]->kill();
+    std::set<std::string> slots;
+    for (std::size_t i = 1; i < kProcesses; i += 2) {
+      const std::string reply = children[i]->hear();
+      EXPECT_TRUE(reply.starts_with("slot ")) << reply;
+      EXPECT_TRUE(slots.insert(reply).second) << reply << " twice";
+    }
+    // And those who stayed reach each other.
+    for (std::size_t i = 1; i < kProcesses; i += 2) {
+      for (const std::string& slot : slots)
+        EXPECT_EQ(children[i]->ask("send 127.77.4.12 " + slot.substr(5)), "sent");
+    }
+    for (std::size_t i = 1; i < kProcesses; i += 2)
+      EXPECT_EQ(children[i]->ask("receive"), "got " + std::to_string(slots.size()));
+  }
+}
+
+}  // namespace
+}  // namespace verbena::nic

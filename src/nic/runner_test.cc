@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/runner.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "nic/fork_ledger.h"
+
+namespace verbena::nic {
+namespace {
+
+using namespace std::chrono_literals;
+
+Time now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return Time(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec));
+}
+
+/// Waits for what must come; a test that fails here has waited for long.
+template <typename Condition>
+[[nodiscard]] bool comes(Condition condition) {
+  const Time end = now() + 30s;
+  while (!condition()) {
+    if (now() > end) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+/// A NIC as far as the runner sees one.
+class FakeNic final : public Driven {
+ public:
+  explicit FakeNic(bool with_descriptor = true)
+      : fd_(with_descriptor ? sys::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1) {}
+
+  bool progress(Time at, std::uint32_t) override {
+    calls.fetch_add(1);
+    if (in_progress) in_progress();
+    if (at >= timeout.load()) {
+      fired_at.store(at);
+      timeout.store(Time::max());
+    }
+    std::uint64_t count = 0;
+    return fd_ && sys::read(fd_.get(), &count, sizeof count) > 0;
+  }
+  [[nodiscard]] std::optional<Time> next_timeout() const override {
+    const Time time = timeout.load();
+    return time == Time::max() ? std::nullopt : std::optional(time);
+  }
+  [[nodiscard]] int descriptor() const override { return fd_.get(); }
+  [[nodiscard]] bool polled(Time) const override {
+    looks.fetch_add(1);
+    return is_polled.load();
+  }
+  void arrive() {
+    const std::uint64_t one = 1;
+    ASSERT_EQ(sys::write(fd_.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
+  }
+
+  std::atomic<int> calls{0};
+  mutable std::atomic<int> looks{0};
+  std::atomic<Time> timeout{Time::max()};
+  std::atomic<Time> fired_at{Time::min()};
+  std::atomic<bool> is_polled{false};
+  std::function<void()> in_progress;
+
+ private:
+  sys::OwnedFd fd_;
+};
+
+class RunnerTest : public ::testing::Test {
+ protected:
+  ForkLedger ledger_;
+  Runner runner_{&now, ledger_};
+
+  /// Whether the thread sleeps: it has been through its work and does not wake up by itself.
+  [[nodiscard]] bool falls_asleep() {
+    return comes([&] {
+      const std::uint64_t before = runner_.wakeups();
+      const timespec while_asleep{.tv_sec = 0, .tv_nsec = 5'000'000};
+      sys::ppoll(nullptr, 0, &while_asleep);
+      return runner_.wakeups() == before;
+    });
+  }
+};
+
+TEST_F(RunnerTest, DrivesOnAdoptionOnArrivalAndOnWake) {
+  FakeNic nic;
+  ASSERT_TRUE(runner_.adopt(nic));
+  ASSERT_TRUE(comes([&] { return nic.calls.load() > 0; }));
+  int before = nic.calls.load();
+  nic.arrive();
+  ASSERT_TRUE(comes([&] { return nic.calls.load() >= before + 1; }));
+  ASSERT_TRUE(falls_asleep());
+  before = nic.calls.load();
+  runner_.wake();
+  ASSERT_TRUE(comes([&] { return nic.calls.load() > before; }));
+  runner_.release(nic);
+}
+
+TEST_F(RunnerTest, SleepsWhenIdle) {
+  FakeNic nic;
+  FakeNic without(false);
+  ASSERT_TRUE(runner_.adopt(nic));
+  ASSERT_TRUE(runner_.adopt(without));
+  EXPECT_TRUE(falls_asleep());
+  runner_.release(nic);
+  runner_.release(without);
+  EXPECT_TRUE(falls_asleep());
+}
+
+TEST_F(RunnerTest, KeepsTimers) {
+  FakeNic nic(false);
+  ASSERT_TRUE(runner_.adopt(nic));
+  ASSERT_TRUE(falls_asleep());
+  const Time due = now() + 3ms;
+  nic.timeout.store(due);
+  runner_.wake();  // the timer moved forward
+  ASSERT_TRUE(comes([&] { return nic.timeout.load() == Time::max(); }));
+  EXPECT_GE(nic.fired_at.load(), due);
+  runner_.release(nic);
+}
+
+TEST_F(RunnerTest, StandsBackWhileSomebodyPolls) {
+  FakeNic nic;
+  nic.is_polled.store(true);
+  ASSERT_TRUE(runner_.adopt(nic));
+  // It looks at every tick, and touches nothing.
+  ASSERT_TRUE(comes([&] { return nic.looks.load() > 3; }));
+  nic.arrive();
+  const int looks = nic.looks.load();
+  ASSERT_TRUE(comes([&] { return nic.looks.load() > looks + 10; }));
+  EXPECT_EQ(nic.calls.load(), 0);
+  nic.is_polled.store(false);
+  ASSERT_TRUE(comes([&] { return nic.calls.load() > 0; }));
+  EXPECT_TRUE(falls_asleep());
+  runner_.release(nic);
+}
+
+TEST_F(RunnerTest, StaysArmedAfterMisses) {
+  FakeNic nic;
+  ASSERT_TRUE(runner_.adopt(nic));
+  // Polled when the runner decides to leave, and not when it comes to look: each time a miss.
+  int rounds = 0;
+  ASSERT_TRUE(comes([&] {
+    nic.is_polled.store(true);
+    const int looks = nic.looks.load();
+    nic.arrive();
+    const Time patience = now() + 20ms;
+    while (nic.looks.load() == looks && now() < patience) std::this_thread::yield();
+    nic.is_polled.store(false);
+    const int calls = nic.calls.load();
+    nic.arrive();
+    if (!comes([&] { return nic.calls.load() > calls; })) return true;
+    // Armed: the runner does not even ask whether somebody polls.
+    return nic.looks.load() == looks || ++rounds > 10'000;
+  }));
+  EXPECT_LE(rounds, 10'000);
+  runner_.release(nic);
+}
+
+TEST_F(RunnerTest, ReleaseWaitsForACallUnderWay) {
+  FakeNic nic;
+  std::atomic<bool> inside{false};
+  std::atomic<bool> go{false};
+  std::atomic<bool> left{false};
+  nic.in_progress = [&] {
+    inside.store(true);
+    while (!go.load()) std::this_thread::yield();
+    left.store(true);
+  };
+  ASSERT_TRUE(runner_.adopt(nic));
+  ASSERT_TRUE(comes([&] { return inside.load(); }));
+  std::atomic<bool> left_before_release{false};
+  std::thread releasing([&] {
+    runner_.release(nic);
+    left_before_release.store(left.load());
+  });
+  go.store(true);
+  releasing.join();
+  EXPECT_TRUE(left_before_release.load());
+  const int calls = nic.calls.load();
+  nic.arrive();
+  runner_.wake();
+  EXPECT_TRUE(falls_asleep());
+  EXPECT_EQ(nic.calls.load(), calls);
+}
+
+TEST_F(RunnerTest, WatchesDescriptors) {
+  const sys::OwnedFd fd(sys::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  std::atomic<int> called{0};
+  ASSERT_TRUE(runner_.watch(fd.get(), [&] {
+    std::uint64_t count = 0;
+    if (sys::read(fd.get(), &count, sizeof count) > 0) called.fetch_add(1);
+  }));
+  const std::uint64_t one = 1;
+  ASSERT_GT(sys::write(fd.get(), &one, sizeof one), 0);
+  EXPECT_TRUE(comes([&] { return called.load() == 1; }));
+  runner_.unwatch(fd.get());
+  ASSERT_GT(sys::write(fd.get(), &one, sizeof one), 0);
+  EXPECT_TRUE(falls_asleep());
+  EXPECT_EQ(called.load(), 1);
+}
+
+TEST_F(RunnerTest, ADescriptorThatStaysReadableDoesNotSpinForEver) {
+  const sys::OwnedFd other(sys::eventfd(1, EFD_CLOEXEC));
+  class Stuck final : public Driven {
+   public:
+    explicit Stuck(int descriptor) : fd(descriptor) {}
+    bool progress(Time, std::uint32_t) override { return false; }
+    [[nodiscard]] std::optional<Time> next_timeout() const override { return std::nullopt; }
+    [[nodiscard]] int descriptor() const override { return fd; }
+    [[nodiscard]] bool polled(Time) const override { return false; }
+    int fd;
+  } stuck(other.get());
+  ASSERT_TRUE(runner_.adopt(stuck));
+  // A spinning runner would still answer, but so must one that backs off.
+  FakeNic nic;
+  ASSERT_TRUE(runner_.adopt(nic));
+  ASSERT_TRUE(comes([&] { return runner_.wakeups() > 3000; }));
+  const int before = nic.calls.load();
+  nic.arrive();
+  EXPECT_TRUE(comes([&] { return nic.calls.load() > before; }));
+  runner_.release(nic);
+  runner_.release(stuck);
+}
+
+TEST_F(RunnerTest, TheThreadIsNamedAndBlocksSignals) {
+  FakeNic nic;
+  ASSERT_TRUE(runner_.adopt(nic));
+  ASSERT_TRUE(comes([&] { return nic.calls.load() > 0; }));
+  bool found = false;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    std::string line;
+    std::string name;
+    while (std::getline(status, line)) {
+      if (line.starts_with("Name:")) name = line.substr(line.find('\t') + 1);
+      if (name != "verbena-runner" || !line.starts_with("SigBlk:")) continue;
+      found = true;
+      // All but SIGKILL, SIGSTOP and the two that the C library keeps for itself.
+      const auto blocked = std::stoull(line.substr(line.find('\t') + 1), nullptr, 16);
+      for (const int signal : {SIGINT, SIGTERM, SIGSEGV, SIGALRM, SIGUSR1, SIGCHLD, SIGPROF})
+        EXPECT_NE(blocked & (1ULL << (signal - 1)), 0U) << signal;
+    }
+  }
+  EXPECT_TRUE(found);
+  runner_.release(nic);
+}
+
+TEST_F(RunnerTest, ManyThreadsAtOnce) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 50;
+  std::array<std::thread, kThreads> threads;
+  for (std::thread& thread : threads)
+    thread = std::thread([&] {
+      for (int round = 0; round < kRounds; ++round) {
+        FakeNic nic;
+        nic.is_polled.store(round % 3 == 0);
+        ASSERT_TRUE(runner_.adopt(nic));
+        for (int i = 0; i < 20; ++i) {
+          runner_.wake();
+          nic.arrive();
+        }
+        nic.is_polled.store(false);
+        runner_.wake();
+        ASSERT_TRUE(comes([&] { return nic.calls.load() > 0; }));
+        runner_.release(nic);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Runner, WithoutWorkThereIsNoThread) {
+  ForkLedger ledger;
+  Runner runner(&now, ledger);
+  runner.wake();
+  EXPECT_EQ(runner.wakeups(), 0U);
+}
+
+}  // namespace
+}  // namespace verbena::nic
