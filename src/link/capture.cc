@@ -11,7 +11,6 @@
 namespace verbena::link {
 namespace {
 
-constexpr std::size_t kEthernetSize = 14;
 constexpr std::size_t kChecksumOffset = 6;  // in the UDP header
 constexpr std::size_t kBufferSize = 256 << 10;
 static_assert(packet_block_size(wire::kMaxFrameHeaderSize + kMaxSendBytes) <= kBufferSize);
