@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 // For callers the header wraps these in macros; we define the functions behind them.
 #undef ibv_query_port
@@ -34,6 +35,16 @@ int ibv_dofork_range(void* base, size_t size);
 }  // extern "C"
 
 namespace verbena::compat {
+
+/// The number in an enumeration that a caller filled in: it may be one that C++ lets no enumeration
+/// have.
+template <typename Enumeration>
+[[nodiscard]] inline std::uint32_t number_of(const Enumeration& value) {
+  static_assert(sizeof value == sizeof(std::uint32_t));
+  std::uint32_t number = 0;
+  std::memcpy(&number, &value, sizeof number);
+  return number;
+}
 
 // The layout of libibverbs 1.14 on 64-bit machines, as programs were compiled against it.
 static_assert(sizeof(verbs_context) == 648);

@@ -114,8 +114,8 @@ TEST_F(RcTest, AChainStopsAtTheFirstBadRequest) {
 TEST_F(RcTest, OpcodesThatThereAreNot) {
   EXPECT_EQ(a.send(work(1, IBV_WR_BIND_MW), a.piece(0, 8)), EINVAL);
   EXPECT_EQ(a.send(work(1, IBV_WR_TSO), a.piece(0, 8)), EINVAL);
-  EXPECT_EQ(a.send(work(1, static_cast<ibv_wr_opcode>(77)), a.piece(0, 8)), EINVAL);
-  EXPECT_EQ(a.send(work(1, static_cast<ibv_wr_opcode>(-1)), a.piece(0, 8)), EINVAL);
+  EXPECT_EQ(a.send(work(1, testing::wrong_value<ibv_wr_opcode>(77)), a.piece(0, 8)), EINVAL);
+  EXPECT_EQ(a.send(work(1, testing::wrong_value<ibv_wr_opcode>(-1)), a.piece(0, 8)), EINVAL);
 }
 
 TEST_F(RcTest, FullQueuesSayEnomem) {

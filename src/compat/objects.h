@@ -73,6 +73,7 @@ struct Cq : ibv_cq_ex {
   nic::CompletionQueue* queue = nullptr;
   std::uint32_t generation = 0;
   std::atomic<std::uint32_t> unacknowledged{0};  ///< events taken by the program
+  std::atomic<std::uint32_t> empty_polls{0};     ///< in a row
   std::list<Cq*>::iterator place{};
   engine::Completion current{};  ///< between start_poll and end_poll
 

@@ -40,7 +40,7 @@ int post_one(Qp& qp, const ibv_send_wr& wr) {
   engine::SendRequest request;
   request.id = wr.wr_id;
   const ibv_qp_type type = qp.qp_base.qp_type;
-  if (const int error = set_opcode(request, type, wr.opcode); error != 0) return error;
+  if (const int error = set_opcode(request, type, number_of(wr.opcode)); error != 0) return error;
   set_flags(request, wr.send_flags);
   if (const int error = set_arguments(request, wr); error != 0) return error;
   if (type == IBV_QPT_UD) {

@@ -14,7 +14,8 @@ static_assert(static_cast<int>(engine::QpType::kUc) == IBV_QPT_UC);
 static_assert(static_cast<int>(engine::QpType::kUd) == IBV_QPT_UD);
 
 Result<nic::QpInit> to_init(ibv_pd& pd, const ibv_qp_init_attr& attr) {
-  if (attr.qp_type != IBV_QPT_RC && attr.qp_type != IBV_QPT_UD) {
+  const std::uint32_t type = number_of(attr.qp_type);
+  if (type != IBV_QPT_RC && type != IBV_QPT_UD) {
     return fail(std::errc::operation_not_supported, "queue pairs are RC or UD");
   }
   if (attr.srq != nullptr)
@@ -26,7 +27,7 @@ Result<nic::QpInit> to_init(ibv_pd& pd, const ibv_qp_init_attr& attr) {
     return fail(std::errc::invalid_argument, "a completion queue belongs to another context");
   }
   nic::QpInit init;
-  init.type = static_cast<engine::QpType>(attr.qp_type);
+  init.type = static_cast<engine::QpType>(type);
   init.pd = Pd::of(&pd).domain;
   init.send_cq = Cq::of(attr.send_cq).queue;
   init.receive_cq = Cq::of(attr.recv_cq).queue;
@@ -84,10 +85,13 @@ Result<ibv_qp*> create_extended(ibv_context* context, ibv_qp_init_attr_ex& attr)
     return fail(std::errc::operation_not_supported, "no create flag is supported");
   }
   const bool builds = (attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
-  if (builds) VERBENA_TRY(check_send_operations(attr.qp_type, attr.send_ops_flags));
+  if (builds) VERBENA_TRY(check_send_operations(number_of(attr.qp_type), attr.send_ops_flags));
 
-  ibv_qp_init_attr plain{attr.qp_context, attr.send_cq, attr.recv_cq,   attr.srq,
-                         attr.cap,        attr.qp_type, attr.sq_sig_all};
+  // The extended attributes begin with the plain ones, as the header's ibv_create_qp_ex relies on.
+  static_assert(offsetof(ibv_qp_init_attr_ex, comp_mask) ==
+                offsetof(ibv_qp_init_attr, sq_sig_all) + sizeof(int));
+  ibv_qp_init_attr plain;
+  std::memcpy(&plain, &attr, sizeof plain);
   Qp* const qp = VERBENA_TRY(create_qp(*attr.pd, plain));
   attr.cap = plain.cap;
   if (builds) install_work_builder(*qp);

@@ -43,9 +43,8 @@ static_assert(state_of(engine::QpState::kErr) == IBV_QPS_ERR);
 
 constexpr std::uint32_t kKnownMask = (1u << 21) - 1;
 
-Result<engine::QpState> to_state(ibv_qp_state state) {
-  if (state < IBV_QPS_RESET || state > IBV_QPS_ERR)
-    return fail(std::errc::invalid_argument, "no such state");
+Result<engine::QpState> to_state(std::uint32_t state) {
+  if (state > IBV_QPS_ERR) return fail(std::errc::invalid_argument, "no such state");
   return static_cast<engine::QpState>(state);
 }
 
@@ -59,8 +58,8 @@ Result<void> check_values(const Qp& qp, const ibv_qp_attr& attr, std::uint32_t m
   if ((mask & IBV_QP_PKEY_INDEX) != 0 && attr.pkey_index >= kPkeyTableLength) {
     return fail(std::errc::invalid_argument, "no such entry in the P_Key table");
   }
-  if ((mask & IBV_QP_PATH_MTU) != 0 &&
-      (attr.path_mtu < IBV_MTU_256 || attr.path_mtu > to_mtu(config.max_mtu))) {
+  const std::uint32_t mtu = number_of(attr.path_mtu);
+  if ((mask & IBV_QP_PATH_MTU) != 0 && (mtu < IBV_MTU_256 || mtu > to_mtu(config.max_mtu))) {
     return fail(std::errc::invalid_argument, "the path MTU is above the port's");
   }
   if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && attr.max_rd_atomic > config.limits.max_rd_atomic) {
@@ -78,8 +77,9 @@ Result<void> check_values(const Qp& qp, const ibv_qp_attr& attr, std::uint32_t m
 Result<engine::QpAttributes> to_engine(const Qp& qp, const ibv_qp_attr& attr, std::uint32_t mask) {
   VERBENA_TRY(check_values(qp, attr, mask));
   engine::QpAttributes to;
-  if ((mask & IBV_QP_STATE) != 0) to.state = VERBENA_TRY(to_state(attr.qp_state));
-  if ((mask & IBV_QP_CUR_STATE) != 0) to.current_state = VERBENA_TRY(to_state(attr.cur_qp_state));
+  if ((mask & IBV_QP_STATE) != 0) to.state = VERBENA_TRY(to_state(number_of(attr.qp_state)));
+  if ((mask & IBV_QP_CUR_STATE) != 0)
+    to.current_state = VERBENA_TRY(to_state(number_of(attr.cur_qp_state)));
   if ((mask & IBV_QP_AV) != 0) {
     const std::uint32_t remote = (mask & IBV_QP_DEST_QPN) != 0 ? attr.dest_qp_num : 0;
     to.path = VERBENA_TRY(to_path(*qp.nic, attr.ah_attr, qp.qp_base.qp_num, remote));

@@ -16,6 +16,15 @@
 
 namespace verbena::compat::testing {
 
+/// A number that an enumeration of the C ABI should not have.
+template <typename Enumeration>
+Enumeration wrong_value(std::int32_t number) {
+  Enumeration value;
+  static_assert(sizeof value == sizeof number);
+  std::memcpy(&value, &number, sizeof value);
+  return value;
+}
+
 inline constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 

@@ -202,13 +202,13 @@ TEST(QueuePairs, TransitionsWithWrongValuesAreEinval) {
   EXPECT_EQ(refusal([](auto& to) { to.ah_attr.port_num = 2; }), EINVAL);
   EXPECT_EQ(refusal([](auto& to) { to.ah_attr.grh.sgid_index = 9; }), EINVAL);
   EXPECT_EQ(refusal([](auto& to) { to.ah_attr.grh.dgid = {}; }), EINVAL);
-  EXPECT_EQ(refusal([](auto& to) { to.path_mtu = static_cast<ibv_mtu>(6); }), EINVAL);
-  EXPECT_EQ(refusal([](auto& to) { to.path_mtu = static_cast<ibv_mtu>(0); }), EINVAL);
+  EXPECT_EQ(refusal([](auto& to) { to.path_mtu = testing::wrong_value<ibv_mtu>(6); }), EINVAL);
+  EXPECT_EQ(refusal([](auto& to) { to.path_mtu = testing::wrong_value<ibv_mtu>(0); }), EINVAL);
   EXPECT_EQ(refusal([](auto& to) { to.max_dest_rd_atomic = 200; }), EINVAL);
   EXPECT_EQ(refusal([](auto&) {}, testing::kRtrMask & ~IBV_QP_AV), EINVAL);
   EXPECT_EQ(refusal([](auto&) {}, testing::kRtrMask | IBV_QP_QKEY), EINVAL);
   EXPECT_EQ(refusal([](auto&) {}, testing::kRtrMask | 1 << 30), EINVAL);
-  EXPECT_EQ(refusal([](auto& to) { to.qp_state = static_cast<ibv_qp_state>(9); }), EINVAL);
+  EXPECT_EQ(refusal([](auto& to) { to.qp_state = testing::wrong_value<ibv_qp_state>(9); }), EINVAL);
   EXPECT_EQ(a.qp->state, IBV_QPS_INIT);
   EXPECT_EQ(refusal([](auto&) {}), 0);
   EXPECT_EQ(a.qp->state, IBV_QPS_RTR);

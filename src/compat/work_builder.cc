@@ -195,7 +195,7 @@ constexpr std::uint64_t kRcOperations =
 
 }  // namespace
 
-Result<void> check_send_operations(ibv_qp_type type, std::uint64_t operations) {
+Result<void> check_send_operations(std::uint32_t type, std::uint64_t operations) {
   if ((operations & ~kRcOperations) != 0) {
     return fail(std::errc::operation_not_supported,
                 "a send operation that this device does not have");

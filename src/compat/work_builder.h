@@ -32,7 +32,7 @@ struct WorkBuilder {
 
 /// invalid_argument for operations that the type does not have, operation_not_supported for those
 /// that nobody has here.
-[[nodiscard]] Result<void> check_send_operations(ibv_qp_type type, std::uint64_t operations);
+[[nodiscard]] Result<void> check_send_operations(std::uint32_t type, std::uint64_t operations);
 
 /// Gives a queue pair its builder and sets the pointers in its C object.
 void install_work_builder(Qp& qp);

@@ -40,9 +40,8 @@ constexpr std::uint32_t opcodes_of(ibv_qp_type type) {
 
 }  // namespace
 
-int set_opcode(engine::SendRequest& request, ibv_qp_type type, ibv_wr_opcode opcode) {
-  const auto number = static_cast<unsigned>(opcode);
-  if (number >= 32 || (opcodes_of(type) >> number & 1) == 0) return EINVAL;
+int set_opcode(engine::SendRequest& request, ibv_qp_type type, std::uint32_t opcode) {
+  if (opcode >= 32 || (opcodes_of(type) >> opcode & 1) == 0) return EINVAL;
   request.opcode = static_cast<engine::SendOpcode>(opcode);
   return 0;
 }

@@ -13,7 +13,7 @@ inline constexpr std::size_t kMaxPieces = 256;
 using PieceScratch = Scratch<engine::Sge, kMaxPieces>;
 
 /// EINVAL when a queue pair of that type does not take the opcode.
-[[nodiscard]] int set_opcode(engine::SendRequest& request, ibv_qp_type type, ibv_wr_opcode opcode);
+[[nodiscard]] int set_opcode(engine::SendRequest& request, ibv_qp_type type, std::uint32_t opcode);
 
 void set_flags(engine::SendRequest& request, unsigned int send_flags);
 
