@@ -130,6 +130,11 @@ void Requester::assign_psns(SendWqe& wqe) {
   wqe.first_psn = next_psn_;
   wqe.psn_count =
       is_atomic(wqe.request.opcode) ? 1 : packet_count(wqe.length, qp_.attributes().path_mtu);
+  // The answer to one READ request comes as fast as the peer can send, into a socket buffer of ours
+  // that others use too: a long READ is asked for in parts, each a READ request of its own on the
+  // wire. They stay the same in retries, since for the responder each is a message with its PSNs.
+  const std::uint32_t packet = qp_.attributes().path_mtu + kPacketOverhead;
+  wqe.read_part = std::max(core_.incoming.limit() / 2 / packet, 1u);
   next_psn_ = psn_add(next_psn_, wqe.psn_count);
   ++assigned_;
 }
@@ -198,12 +203,11 @@ Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {
   const auto index = static_cast<std::uint32_t>(psn_distance(cursor_psn_, wqe.first_psn));
   const auto usable = check_pieces(core_.memory, wqe.request.pieces, kLocalWrite, qp_.config().pd);
   if (!usable) return local_error(Status::kLocalProtectionError);
-  // The answer to one request comes as fast as the peer can send, into a socket buffer of ours that
-  // others use too: a long READ is asked for in parts, each a READ request of its own on the wire.
-  const std::uint32_t part = std::max(core_.incoming.limit() / 2 / (mtu + kPacketOverhead), 1u);
-  const std::uint32_t wanted = std::min(wqe.psn_count - index, part);
-  const std::uint32_t count = core_.incoming.admits(packet_cost(wqe), wanted);
-  if (count == 0) return Fill::kBlocked;
+  // A part that was begun is asked for from where its responses ended, to its end, even if it
+  // passes a window that has shrunk since.
+  const std::uint32_t count =
+      std::min(wqe.psn_count - index, wqe.read_part - index % wqe.read_part);
+  if (core_.incoming.admits(packet_cost(wqe), count) == 0) return Fill::kBlocked;
 
   const std::uint32_t offset = index * mtu;
   wire::Train& train = batch.next();

@@ -178,6 +178,23 @@ TEST_F(Requests, LostReadResponsesAreAskedForAgainFromWhereTheyEnd) {
   EXPECT_EQ(asked, (std::vector<std::uint32_t>{1500, 1500 - 2 * 256}));
 }
 
+/// Found by the simulator: a retry that crossed from a part that the responder had executed into
+/// one that it had not was a duplicate for it, though none that it knew, and was never answered.
+TEST_F(Requests, PartsOfALongReadAreTheSameInRetries) {
+  connect({.mtu = 256});
+  fill(b, 0, 100'000, 3);
+  std::uint32_t requests = 0;
+  std::uint32_t responses = 0;
+  filter = [&](const Datagram& datagram, bool to_b) {
+    if (to_b) return ++requests != 2;
+    return ++responses != 101;
+  };
+  ASSERT_TRUE(a.send(read_from(b, 0), {a.piece(0, 100'000)}, now));
+  settle(1000);
+  EXPECT_EQ(completed_ids(), (std::vector<std::uint64_t>{1}));
+  EXPECT_TRUE(same(a, 0, b, 0, 100'000));
+}
+
 TEST_F(Requests, SilentPeerExhaustsRetries) {
   connect({.retries = 2});
   int sent = 0;

@@ -19,6 +19,7 @@ struct SendWqe {
   // The requester's own notes.
   std::uint32_t first_psn = 0;
   std::uint32_t psn_count = 0;  ///< 0 until PSNs are assigned
+  std::uint32_t read_part = 1;  ///< packets of a READ that one READ request on the wire asks for
 };
 
 /// A bounded single-consumer queue of send work requests. Posters are serialised by their own lock
