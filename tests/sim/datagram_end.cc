@@ -55,6 +55,10 @@ void DatagramEnd::open() {
   world_.trace().line(world_.now(), name_, "qp {:#08x} qkey {:#x}", qp_number_, qkey_);
 }
 
+bool DatagramEnd::idle() const {
+  return expected_.empty() && std::ranges::none_of(sends_, &Send::signaled);
+}
+
 void DatagramEnd::close(bool crashed) {
   if (!crashed && !idle()) world_.fail(name_ + ": closes and is not idle");
   for (const ReceiveWork& work : receives_) process_.arena().settle(work.buffer->range());
@@ -84,7 +88,7 @@ bool DatagramEnd::step() {
     if (sends_.empty()) recover();
     return active;
   }
-  while (!world_.winding_up() && sends_.size() < kSendDepth && random.below(3) == 0) {
+  while (!world_.winding_up() && sends_.size() < kSendDepth && random.below(8) == 0) {
     post_send();
     active = true;
     if (in_send_error_) break;

@@ -30,8 +30,8 @@ class DatagramEnd {
   void complete(const ibv_wc& completion);
   /// A datagram for this queue pair reached the NIC.
   void arrived(const wire::Packet& packet, const wire::Segment& segment);
-  /// Nothing posted is incomplete but receives.
-  [[nodiscard]] bool idle() const { return sends_.empty() && expected_.empty(); }
+  /// Nothing posted is to complete but receives. Unsignalled sends at the end never do.
+  [[nodiscard]] bool idle() const;
   /// `crashed`: nothing is checked any more.
   void close(bool crashed);
   [[nodiscard]] std::uint32_t number() const { return qp_number_; }

@@ -87,6 +87,7 @@ class Side {
 
   // side_post.cc: traffic
   bool traffic();
+  bool flush_unsignalled();
   bool post_receives();
   void post_receive();
   bool post_sends();
@@ -131,6 +132,7 @@ class Side {
   void receive_message(const ReceiveWork& work, const ibv_wc& completion);
   void fail_receive(const ReceiveWork& work, ibv_wc_status status);
   void settle_receive(const ReceiveWork& work, const Data& maybe);
+  [[nodiscard]] bool may_exhaust() const;
   void note_change(const SendWork& work, Word::Change::Known known);
   void expect_notice(const SendWork& work);
   void release(SendWork& work);

@@ -189,16 +189,20 @@ bool Side::may_fail_with(const SendWork& work, ibv_wc_status status) const {
       return connection_.broken || peer_->doomed_ || bad_receive_ || receive_failed_;
     case IBV_WC_RETRY_EXC_ERR: {
       if (terms_.timeout == 0) return false;
+      if (peer_may_be_in_error || connection_.silent) return true;
+      // Without a reason it takes bad luck, which gentle runs with all retries never have.
       const std::uint32_t times = world_.checker().transmissions(
           process_.address(), qp_number_, work.first_psn, work.psn_count);
-      if (times < terms_.retry_count + 1U) return false;
-      // Without a reason it takes bad luck, which gentle runs with all retries never have.
-      return peer_may_be_in_error || connection_.silent ||
-             (world_.plan().loses() && (!world_.plan().gentle || terms_.retry_count < 7));
+      return may_exhaust() && times > terms_.retry_count;
     }
     case IBV_WC_REM_OP_ERR: return is_message(work.kind) && peer_->bad_receive_;
     default: return false;
   }
+}
+
+/// Retries may run out by bad luck alone.
+bool Side::may_exhaust() const {
+  return world_.plan().loses() && (!world_.plan().gentle || terms_.retry_count < 7);
 }
 
 void Side::note_change(const SendWork& work, Word::Change::Known known) {
@@ -285,7 +289,8 @@ void Side::fail_receive(const ReceiveWork& work, ibv_wc_status status) {
   world_.trace().mix_all(work.id, status);
   const bool first = !receive_failed_;
   bool right = status == IBV_WC_WR_FLUSH_ERR &&
-               (connection_.broken || peer_->doomed_ || bad_receive_ || failed_ || !first);
+               (connection_.broken || doomed_ || peer_->doomed_ || bad_receive_ || failed_ ||
+                connection_.silent || may_exhaust() || !first);
   if (first && status == IBV_WC_LOC_LEN_ERR) right = peer_->misdeed_ == Misdeed::kTooLong;
   if (first && status == IBV_WC_LOC_PROT_ERR) right = work.bad_key;
   if (!right) fail(fmt::format("receive {} ends with {}", work.id, status_name(status)));

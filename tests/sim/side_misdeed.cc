@@ -48,7 +48,7 @@ bool Side::do_misdeed(Misdeed misdeed) {
     case Misdeed::kLocalRange:
     case Misdeed::kAtomicLength: return wrong_local(misdeed, work);
     case Misdeed::kTooLong:
-      if (peer_->terms_.prompt && credit() <= 0) return false;
+      if (terms_.prompt && credit() <= 0) return false;
       if (peer_->bad_receive_ || peer_->starving_peer_) return false;
       work.kind = random().below(2) == 0 ? Kind::kSend : Kind::kSendImm;
       work.length = peer_->terms_.receive_size + 32 +
@@ -149,7 +149,7 @@ bool Side::wrong_local(Misdeed misdeed, SendWork& work) {
   work.kind = kSome[random().below(kSome.size())];
   if (work.kind == Kind::kWrite && (access & IBV_ACCESS_REMOTE_WRITE) == 0) return false;
   if (work.kind == Kind::kRead && (access & IBV_ACCESS_REMOTE_READ) == 0) return false;
-  if (work.kind == Kind::kSend && peer_->terms_.prompt && credit() <= 0) return false;
+  if (work.kind == Kind::kSend && terms_.prompt && credit() <= 0) return false;
   const std::uint32_t most = std::min(peer_->terms_.receive_size, 900U);
   work.length = static_cast<std::uint32_t>(random().between(1, most));
   if (work.kind != Kind::kSend) {
@@ -171,7 +171,7 @@ bool Side::wrong_local(Misdeed misdeed, SendWork& work) {
 
 /// Nobody posts a receive any more at the peer, and our patience is finite.
 bool Side::starve() {
-  if (terms_.rnr_retry == 7 || !peer_->terms_.prompt || peer_->bad_receive_) return false;
+  if (terms_.rnr_retry == 7 || !terms_.prompt || peer_->bad_receive_) return false;
   if (credit() < 0) return false;
   const auto left = static_cast<std::size_t>(credit());
   if (sends_.size() + left + 1 > terms_.send_depth) return false;

@@ -48,7 +48,7 @@ bool Side::traffic() {
       connection_.broken = true;
       return true;
     }
-    return active;
+    return flush_unsignalled() || active;
   }
   if (epoch_operations_ > epoch_limit_) {
     connection_.closing = true;
@@ -62,6 +62,19 @@ bool Side::traffic() {
     active = post_sends() || active;
   }
   return active;
+}
+
+/// Unsignalled requests at the end are known to have completed only by one behind them.
+bool Side::flush_unsignalled() {
+  if (sends_.empty() || failed_ || doomed_ || draining_send_queue_ || !room()) return false;
+  if (sends_.back().signaled || terms_.signal_all || !peer_->zone_) return false;
+  const bool writes = (peer_->terms_.access & IBV_ACCESS_REMOTE_WRITE) != 0;
+  SendWork work = make_work(writes ? Kind::kWrite : Kind::kRead);
+  work.signaled = true;
+  unsignaled_ = 0;
+  sends_.push_back(work);
+  post({work});
+  return true;
 }
 
 // Receives.
@@ -101,7 +114,7 @@ void Side::post_receive() {
     at += size;
     left -= size;
   }
-  if (!bad_receive_ && !terms_.prompt && random().chance_ppm(world_.plan().misdeed_ppm / 8)) {
+  if (!bad_receive_ && !peer_->terms_.prompt && random().chance_ppm(world_.plan().misdeed_ppm / 8)) {
     bad_receive_ = work.bad_key = true;
     work.pieces.front().lkey ^= 0x00515151;
   }
@@ -145,10 +158,12 @@ bool Side::post_sends() {
     }
   }
   std::vector<SendWork> works;
+  std::int64_t messages = 0;
   const std::uint64_t count = random().between(1, 4);
   while (works.size() < count && room()) {
     const Kind kind = choose_kind();
-    if (is_message(kind) && peer_->terms_.prompt && credit() <= 0) break;
+    if (is_message(kind) && terms_.prompt && credit() <= messages) break;
+    messages += is_message(kind) ? 1 : 0;
     works.push_back(make_work(kind));
     sends_.push_back(works.back());  // the next one's model needs it
   }

@@ -81,9 +81,10 @@ std::unique_ptr<link::Link> WireChecker::wrap(const wire::Address& address,
 
 void WireChecker::open(const FlowSpec& spec) {
   Flow& flow = flows_[{spec.local, spec.local_qp}];
-  flow = Flow{.spec = spec, .high = spec.sq_psn, .expected = spec.rq_psn};
+  flow = Flow{.spec = spec, .high = spec.sq_psn, .expected = spec.rq_psn, .furthest = spec.rq_psn};
   flow.sent.resize(kRing);
   flow.accepted.resize(kRing);
+  flow.came.resize(kRing);
 }
 
 void WireChecker::close(const wire::Address& local, std::uint32_t local_qp) {
@@ -176,9 +177,9 @@ void WireChecker::sent_response(Flow& flow, const wire::Packet& head) {
   const bool ack = head.aeth.kind == wire::Aeth::Kind::kAck;
   // An ACK covers its PSN, a NAK everything before it.
   const std::uint32_t covered = ack ? psn : add(psn, wire::kMask24);
-  if (distance(covered, flow.expected) >= 0) {
+  if (distance(covered, flow.furthest) >= 0) {
     return accuse(flow, fmt::format("acknowledges PSN {}, but {} has not come", covered,
-                                    flow.expected));
+                                    flow.furthest));
   }
   const Flow::Accepted& accepted = flow.accepted[covered % kRing];
   if (accepted.psn == covered && accepted.msn != head.aeth.msn) {
@@ -194,13 +195,23 @@ void WireChecker::sent_nak(Flow& flow, const wire::Packet& head) {
   const bool sequence =
       !rnr && head.aeth.value == static_cast<std::uint8_t>(wire::NakCode::kSequenceError);
   ++(rnr ? rnr_naks_ : naks_);
-  if ((rnr || sequence) && flow.nak_psn == psn && !flow.came_since_nak) {
-    return accuse(flow, fmt::format("NAKs PSN {} again, which has not come since", psn));
+  if (flow.nak_psn != psn) flow.naks = 0;
+  ++flow.naks;
+  // Once for a gap, and once more each time that the packet came and could not be taken.
+  const Flow::Sent& came = flow.came[psn % kRing];
+  if ((rnr || sequence) && flow.naks > 1 + (came.psn == psn ? came.times : 0)) {
+    return accuse(flow, fmt::format("NAKs PSN {} for the {}. time", psn, flow.naks));
   }
   if (rnr) {
     const Flow::Accepted& accepted = flow.accepted[psn % kRing];
     if (accepted.psn == psn && !accepted.needs_receive) {
       return accuse(flow, fmt::format("RNR NAK for PSN {}, which needs no receive", psn));
+    }
+    // It was not accepted, nor was what came behind it, which may be cut otherwise when it comes
+    // again.
+    if (distance(psn, flow.expected) < 0) {
+      flow.expected = psn;
+      flow.msn = head.aeth.msn;
     }
   }
   flow.nak_psn = psn;
@@ -234,6 +245,9 @@ void WireChecker::received_request(Flow& flow, const wire::Packet& packet) {
   const wire::OpcodeInfo& info = packet.info();
   const std::uint32_t psn = packet.bth.psn;
   if (flow.nak_psn == psn) flow.came_since_nak = true;
+  Flow::Sent& came = flow.came[psn % kRing];
+  if (came.psn != psn) came = {.psn = psn};
+  ++came.times;
   const std::int32_t ahead = distance(psn, flow.expected);
   if (ahead < 0) return;
   if (ahead > 0) {
@@ -252,6 +266,7 @@ void WireChecker::received_request(Flow& flow, const wire::Packet& packet) {
         .psn = add(psn, i), .msn = flow.msn, .needs_receive = needs};
   }
   flow.expected = add(psn, span);
+  if (distance(flow.expected, flow.furthest) > 0) flow.furthest = flow.expected;
 }
 
 void WireChecker::received_response(Flow& flow, const wire::Packet& packet) {

@@ -86,6 +86,7 @@ class WireChecker {
     std::vector<Sent> sent{};
     // As responder.
     std::uint32_t expected = 0;
+    std::uint32_t furthest = 0;  ///< the highest that `expected` ever was
     std::uint32_t msn = 0;
     struct Accepted {
       std::uint32_t psn = ~0U;
@@ -94,7 +95,9 @@ class WireChecker {
     };
     std::vector<Accepted> accepted{};
     std::optional<std::uint32_t> nak_psn{};  ///< of the last NAK or RNR NAK
+    std::uint32_t naks = 0;                  ///< so many times
     bool came_since_nak = false;
+    std::vector<Sent> came{};  ///< how often a PSN came
     std::optional<Time> nak_due{};
   };
   using FlowKey = std::pair<wire::Address, std::uint32_t>;
