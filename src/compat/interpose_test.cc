@@ -37,7 +37,7 @@ class PreloadTest : public ::testing::Test {
   /// Runs a command under the interposer, without a settings file, its files in `folder`.
   Output preloaded(const std::string& command) const {
     return testing::run(
-        "env VERBENA_CONFIG= VERBENA_ADDR= XDG_RUNTIME_DIR=" + folder.path().string() +
+        "env -u VERBENA_ADDR VERBENA_CONFIG= XDG_RUNTIME_DIR=" + folder.path().string() +
         " LD_PRELOAD=" VERBENA_LIBRARY_DIR "/libverbena.so " + command + " 2>&1");
   }
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Protection domains and memory regions: ibv_alloc_pd(3), ibv_reg_mr(3), ibv_rereg_mr(3).
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "compat/errno.h"
+#include "compat/memory_check.h"
 #include "compat/objects.h"
 #include "compat/real.h"
 
@@ -38,26 +36,6 @@ Result<void> dealloc_pd(Pd& pd) {
   VERBENA_TRY(ours.nic->dealloc_pd(pd.domain));
   leave(ours, &Context::pds, pd);
   delete &pd;
-  return {};
-}
-
-/// Brings the pages in, as a device's registration does by pinning them. EFAULT where nothing is
-/// mapped, or where the mapping does not allow what the region is to allow: a later access would
-/// end the program instead.
-Result<void> populate(void* address, std::size_t length, bool writable) {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto first = reinterpret_cast<std::uintptr_t>(address) & ~(page - 1);
-  const std::size_t size = reinterpret_cast<std::uintptr_t>(address) + length - first;
-  while (::madvise(reinterpret_cast<void*>(first), size,
-                   writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) != 0) {
-    if (errno == EINTR) continue;
-    // Kernels before 5.14 do not know the advice, and some mappings (devices) cannot be populated.
-    if (errno == EINVAL) return {};
-    return fail(errno == EHWPOISON || errno == ENOMEM || errno == EFAULT
-                    ? std::errc::bad_address
-                    : static_cast<std::errc>(errno),
-                "the memory is not mapped, or not with the access that the region asks for");
-  }
   return {};
 }
 

@@ -54,9 +54,8 @@ constexpr std::array kNodeTypes{static_cast<const char*>(nullptr),
                                 "usNIC UDP",
                                 "unspecified"};
 
-constexpr std::array kPortStates{
-    "no state change (NOP)", "PORT_DOWN",        "PORT_INIT", "PORT_ARMED",
-    "PORT_ACTIVE",           "PORT_ACTIVE_DEFER"};
+constexpr std::array kPortStates{"no state change (NOP)", "down", "init", "armed", "active",
+                                 "active defer"};
 
 constexpr std::array kEventTypes{"CQ error",
                                  "local work queue catastrophic error",
@@ -80,39 +79,50 @@ constexpr std::array kEventTypes{"CQ error",
                                  "WQ fatal"};
 static_assert(kEventTypes.size() == IBV_EVENT_WQ_FATAL + 1);
 
+constexpr int kNoMultiple = -1;
+
 struct Rate {
   ibv_rate rate;
-  int multiple;  ///< of 2.5 Gbit/s
+  int multiple;  ///< of 2.5 Gbit/s, for those rates that libibverbs 1.14 counts so
   int mbps;
 };
 
-// The rates of the InfiniBand tables; where encoding took less (14 Gb/s lanes and above) the exact
-// Mbit/s.
 constexpr std::array kRates{
-    Rate{IBV_RATE_2_5_GBPS, 1, 2500},       Rate{IBV_RATE_5_GBPS, 2, 5000},
-    Rate{IBV_RATE_10_GBPS, 4, 10000},       Rate{IBV_RATE_20_GBPS, 8, 20000},
-    Rate{IBV_RATE_30_GBPS, 12, 30000},      Rate{IBV_RATE_40_GBPS, 16, 40000},
-    Rate{IBV_RATE_60_GBPS, 24, 60000},      Rate{IBV_RATE_80_GBPS, 32, 80000},
-    Rate{IBV_RATE_120_GBPS, 48, 120000},    Rate{IBV_RATE_14_GBPS, 6, 14062},
-    Rate{IBV_RATE_56_GBPS, 22, 56250},      Rate{IBV_RATE_112_GBPS, 45, 112500},
-    Rate{IBV_RATE_168_GBPS, 67, 168750},    Rate{IBV_RATE_25_GBPS, 10, 25781},
-    Rate{IBV_RATE_100_GBPS, 41, 103125},    Rate{IBV_RATE_200_GBPS, 82, 206250},
-    Rate{IBV_RATE_300_GBPS, 123, 309375},   Rate{IBV_RATE_28_GBPS, 11, 28125},
-    Rate{IBV_RATE_50_GBPS, 21, 53125},      Rate{IBV_RATE_400_GBPS, 170, 425000},
-    Rate{IBV_RATE_600_GBPS, 255, 637500},   Rate{IBV_RATE_800_GBPS, 340, 850000},
-    Rate{IBV_RATE_1200_GBPS, 510, 1275000},
+    Rate{IBV_RATE_2_5_GBPS, 1, 2500},
+    Rate{IBV_RATE_5_GBPS, 2, 5000},
+    Rate{IBV_RATE_10_GBPS, 4, 10000},
+    Rate{IBV_RATE_20_GBPS, 8, 20000},
+    Rate{IBV_RATE_30_GBPS, 12, 30000},
+    Rate{IBV_RATE_40_GBPS, 16, 40000},
+    Rate{IBV_RATE_60_GBPS, 24, 60000},
+    Rate{IBV_RATE_80_GBPS, 32, 80000},
+    Rate{IBV_RATE_120_GBPS, 48, 120000},
+    Rate{IBV_RATE_14_GBPS, kNoMultiple, 14062},
+    Rate{IBV_RATE_56_GBPS, kNoMultiple, 56250},
+    Rate{IBV_RATE_112_GBPS, kNoMultiple, 112500},
+    Rate{IBV_RATE_168_GBPS, kNoMultiple, 168750},
+    Rate{IBV_RATE_25_GBPS, kNoMultiple, 25781},
+    Rate{IBV_RATE_100_GBPS, kNoMultiple, 103125},
+    Rate{IBV_RATE_200_GBPS, kNoMultiple, 206250},
+    Rate{IBV_RATE_300_GBPS, kNoMultiple, 309375},
+    Rate{IBV_RATE_28_GBPS, 11, 28125},
+    Rate{IBV_RATE_50_GBPS, 20, 53125},
+    Rate{IBV_RATE_400_GBPS, 160, 425000},
+    Rate{IBV_RATE_600_GBPS, 240, 637500},
+    Rate{IBV_RATE_800_GBPS, 320, 850000},
+    Rate{IBV_RATE_1200_GBPS, 480, 1275000},
 };
 
 template <typename Value>
 int read_rate(ibv_rate rate, Value value) {
   const auto found = std::ranges::find(kRates, rate, &Rate::rate);
-  return found != kRates.end() ? (*found).*value : -1;
+  return found != kRates.end() ? (*found).*value : kNoMultiple;
 }
 
 template <typename Value>
 ibv_rate find_rate(int wanted, Value value) {
   const auto found = std::ranges::find(kRates, wanted, value);
-  return found != kRates.end() ? found->rate : IBV_RATE_MAX;
+  return wanted > 0 && found != kRates.end() ? found->rate : IBV_RATE_MAX;
 }
 
 }  // namespace

