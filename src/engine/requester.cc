@@ -147,7 +147,10 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
   const std::uint32_t mtu = qp_.attributes().path_mtu;
   const auto index = static_cast<std::uint32_t>(psn_distance(cursor_psn_, wqe.first_psn));
   const std::uint32_t wanted = std::min(wqe.psn_count - index, std::max(kTurnBytes / mtu, 1u));
-  const std::uint32_t count = window_->admits(packet_cost(wqe), wanted);
+  // Without anything of its own under way a queue pair has no timer that would bring it back: it
+  // may always send one.
+  const std::uint32_t least = outgoing_charge_ == 0 ? 1 : 0;
+  const std::uint32_t count = std::max(window_->admits(packet_cost(wqe), wanted), least);
   if (count == 0) return Fill::kBlocked;
 
   const std::uint32_t offset = index * mtu;
@@ -207,7 +210,9 @@ Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {
   // passes a window that has shrunk since.
   const std::uint32_t count =
       std::min(wqe.psn_count - index, wqe.read_part - index % wqe.read_part);
-  if (core_.incoming.admits(packet_cost(wqe), count) == 0) return Fill::kBlocked;
+  const bool admitted =
+      incoming_charge_ == 0 || core_.incoming.admits(packet_cost(wqe), count) != 0;
+  if (!admitted) return Fill::kBlocked;
 
   const std::uint32_t offset = index * mtu;
   wire::Train& train = batch.next();
@@ -327,7 +332,6 @@ void Requester::handle_rnr_nak(const wire::Packet& packet, Time now) {
   }
   rewind();
   rnr_until_ = now + rnr_delay(packet.aeth.value);
-  ack_deadline_.reset();
 }
 
 void Requester::handle_read_response(const wire::Packet& packet, Time now) {
@@ -434,8 +438,10 @@ void Requester::recover() {
   rewind();
 }
 
-/// Back to the oldest unacknowledged PSN.
+/// Back to the oldest unacknowledged PSN. The ACK time-out starts again with the first packet that
+/// goes out.
 void Requester::rewind() {
+  ack_deadline_.reset();
   cursor_ = oldest_;
   cursor_psn_ = unacked_psn_;
   outstanding_.clear();
@@ -458,7 +464,6 @@ void Requester::handle_timeout(Time now) {
   }
   note_loss();
   rewind();
-  arm(now);
 }
 
 void Requester::note_loss() {
@@ -510,7 +515,6 @@ void Requester::complete_oldest(Status status) {
 void Requester::flush() {
   SendQueue& queue = *qp_.config().send_queue;
   rewind();
-  ack_deadline_.reset();
   rnr_until_.reset();
   const std::uint32_t end =
       queue.tail();  // what is posted meanwhile rings the doorbell and is flushed then

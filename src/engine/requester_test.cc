@@ -185,7 +185,7 @@ TEST_F(Requests, PartsOfALongReadAreTheSameInRetries) {
   fill(b, 0, 100'000, 3);
   std::uint32_t requests = 0;
   std::uint32_t responses = 0;
-  filter = [&](const Datagram& datagram, bool to_b) {
+  filter = [&](const Datagram&, bool to_b) {
     if (to_b) return ++requests != 2;
     return ++responses != 101;
   };
@@ -291,6 +291,40 @@ TEST_F(Requests, LongTransfersPassTheWindow) {
   settle();
   EXPECT_EQ(completed_ids().size(), 20u);
   EXPECT_TRUE(same(a, 0, b, 0, 100000));
+}
+
+TEST_F(Requests, RetriesAreNotConsumedWhileAnotherQueuePairFillsTheWindow) {
+  connect({.mtu = 4096, .retries = 1});
+  // A second queue pair to the same peer, which never answers it, and which has no time-out: its
+  // packets stay under way.
+  SendQueue sends(64, 4, 0);
+  ReceiveQueue receives(1, 1);
+  Sink sink;
+  QueuePair* other = a.engine
+                         .create({.number = 0x112,
+                                  .pd = End::kPd,
+                                  .send_queue = &sends,
+                                  .receives = &receives,
+                                  .send_completions = &sink,
+                                  .receive_completions = &sink})
+                         .value();
+  std::swap(a.qp, other);
+  bring_up(a, b, {.mtu = 4096, .timeout = 0}, 0, 0);
+  std::swap(a.qp, other);
+  const Sge all = a.piece(0, 100000);
+  SendRequest flood = write_to(b, 0);
+  flood.pieces = std::span(&all, 1);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(sends.post(flood));
+  a.engine.posted(*other, now);
+  EXPECT_GT(collect(a).size(), 20u) << "the window is full and stays so";
+
+  int lost = 2;
+  filter = [&](const Datagram& datagram, bool to_b) {
+    return !to_b || datagram.packet().bth.psn < 100 || lost-- != 2;
+  };
+  ASSERT_TRUE(a.send(write_to(b, 0, 7), {a.piece(0, 20000)}, now));
+  settle();
+  EXPECT_EQ(completed_ids(), (std::vector<std::uint64_t>{7}));
 }
 
 TEST_F(Requests, GhostAcknowledgementsAreIgnored) {

@@ -188,12 +188,14 @@ Time Runner::drive(Entry& entry, Time now) {
         entry.tick = now + kBackOff;
         return entry.tick;
       }
+      if (entry.last_work != Time::min() && now - entry.last_work < kStayAwake) return kAtOnce;
       const std::optional<Time> next = entry.driven->next_timeout();
       if (!next) return kNever;
       return std::max(*next, now + kShortestSleep);
     }
     worked = true;
     now = clock_();
+    entry.last_work = now;
   }
   entry.fruitless = 0;
   return kAtOnce;

@@ -48,6 +48,8 @@ class Runner final : public Watcher {
   static constexpr Duration kArmed = std::chrono::milliseconds(100);
   static constexpr int kMisses = 8;
   static constexpr Duration kMissWindow = std::chrono::milliseconds(10);
+  /// How long it stays awake behind the last packet: sleeping and waking for each batch of a stream costs more.
+  static constexpr Duration kStayAwake = std::chrono::microseconds(30);
 
   /// `clock` tells the time of `Timeline`; `ledger` outlives the runner. The thread is started by
   /// the first adopt() or watch().
@@ -76,6 +78,7 @@ class Runner final : public Watcher {
     Time armed_until{};
     int misses = 0;
     Time first_miss{};
+    Time last_work{Time::min()};
     int fruitless = 0;  ///< times in a row that epoll called and there was nothing to do
   };
   struct Watch {
