@@ -28,7 +28,7 @@ class Link {
   virtual std::size_t send(std::span<const wire::Train> trains, Time now) = 0;
 
   /// Fills `segments` with datagrams that came in and returns how many; zero when none is there. The views stay valid
-  /// until the next receive(). A full span means that there may be more.
+  /// until the next receive(). Only zero says that nothing is left: fewer than fit does not.
   virtual std::size_t receive(std::span<wire::Segment> segments, Time now) = 0;
 
   /// When receive() should be called although the descriptor is silent (packets that a link holds back).

@@ -232,10 +232,16 @@ int UdpLink::transmit(std::size_t offset, std::size_t size, std::size_t segment_
 
 std::size_t UdpLink::receive(std::span<wire::Segment> segments, Time) {
   std::size_t filled = 0;
+  std::uint32_t deliveries = 0;
   // What the last call had no room for lies where it was; all else may be overwritten.
   if (received_.empty()) buffer_used_ = 0;
   while (filled < segments.size()) {
-    if (received_.empty() && !receive_batch()) break;
+    if (received_.empty()) {
+      // A reply to what is here now should not wait for a look that most likely finds nothing.
+      if (deliveries > 0 && streak_ < kStreak) break;
+      if (!receive_batch()) break;
+      ++deliveries;
+    }
     while (filled < segments.size() && !received_.empty()) {
       wire::Segment& segment = segments[filled++];
       segment.position = received_.position();
@@ -243,6 +249,11 @@ std::size_t UdpLink::receive(std::span<wire::Segment> segments, Time) {
       segment.path = received_path_;
       segment.identification.reset();
     }
+  }
+  if (filled == 0) {
+    streak_ = 0;
+  } else if (streak_ < kStreak) {
+    ++streak_;
   }
   counters_.packets_received += filled;
   return filled;

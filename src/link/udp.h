@@ -42,6 +42,10 @@ struct UdpCounters {
 /// transport tolerates. A packet that the kernel refuses for another reason counts as taken: it is
 /// lost, as on a network, and the transport's business.
 ///
+/// Receiving takes one delivery of the kernel (a batch, with UDP_GRO) a call at first, so that the
+/// answer to a single packet leaves without another system call, and all there are while a stream
+/// comes in.
+///
 /// Checksums: SO_NO_CHECK and UDP_SEGMENT exclude each other, so packets carry UDP checksums (which
 /// the kernel leaves to the hardware, and does not compute on loopback at all).
 class UdpLink final : public Link {
@@ -114,6 +118,9 @@ class UdpLink final : public Link {
   std::size_t buffer_used_ = 0;
   ReceivedBatch received_{};
   wire::Path received_path_{};
+  /// Calls in a row that found something, up to kStreak; from there on a call takes all there is.
+  std::uint32_t streak_ = 0;
+  static constexpr std::uint32_t kStreak = 2;
 
   UdpCounters counters_{};
 };

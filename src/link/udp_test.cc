@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <deque>
 #include <vector>
 
 #include "base/log.h"
@@ -18,11 +19,20 @@ using testing::OwnedTrain;
 
 constexpr Time kNow{};
 
-/// Loopback delivers within the send, so what was sent is there.
+/// Everything that has come, with storage of its own. Loopback delivers within the send, so what
+/// was sent is there.
 std::vector<wire::Segment> receive_all(Link& link) {
-  std::vector<wire::Segment> segments(256);
-  segments.resize(link.receive(segments, kNow));
-  return segments;
+  static std::deque<std::vector<std::byte>> storage;
+  std::vector<wire::Segment> all;
+  std::array<wire::Segment, 256> some;
+  while (const std::size_t count = link.receive(some, kNow)) {
+    for (wire::Segment& segment : std::span(some).first(count)) {
+      storage.emplace_back(segment.datagram.begin(), segment.datagram.end());
+      segment.datagram = storage.back();
+      all.push_back(segment);
+    }
+  }
+  return all;
 }
 
 class UdpLinkTest : public ::testing::TestWithParam<bool> {
@@ -136,6 +146,24 @@ TEST_P(UdpLinkTest, WhatASpanHasNoRoomForComesNext) {
     }
     ASSERT_EQ(strict_.filter(std::span(segments).first(count)), count);
   }
+}
+
+TEST_P(UdpLinkTest, AStreamComesInLargerGulpsThanASinglePacket) {
+  const OwnedTrain small(path_, 7, 0, 64, 1024);
+  const OwnedTrain large(path_, 7, 1, 65, 1024);
+  std::array<wire::Segment, 64> segments;
+  const auto send_ten = [&] {
+    for (int i = 0; i < 5; ++i) ASSERT_EQ(send({small.train(), large.train()}), 2U);
+  };
+  send_ten();
+  EXPECT_EQ(receiver().receive(segments, kNow), 1U);
+  EXPECT_EQ(receiver().receive(segments, kNow), 1U);
+  EXPECT_EQ(receiver().receive(segments, kNow), 8U);
+  send_ten();
+  EXPECT_EQ(receiver().receive(segments, kNow), 10U);
+  EXPECT_EQ(receiver().receive(segments, kNow), 0U);
+  send_ten();
+  EXPECT_EQ(receiver().receive(segments, kNow), 1U);
 }
 
 TEST_P(UdpLinkTest, SinglePacketsCarryIdentificationZero) {

@@ -112,8 +112,8 @@ class Obedience {
     link::IcrcCheck check(link::IcrcCheck::Mode::kStrict);
     for (const Attachment& one : attached_) {
       std::array<wire::Segment, 64> segments;
-      const std::size_t some = one.link->receive(segments, host_->now());
-      count += check.filter(std::span(segments).first(some));
+      while (const std::size_t some = one.link->receive(segments, host_->now()))
+        count += check.filter(std::span(segments).first(some));
     }
     return "got " + std::to_string(count);
   }
