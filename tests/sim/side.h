@@ -39,6 +39,10 @@ class Side {
   void crash();
   [[nodiscard]] State state() const { return state_; }
   [[nodiscard]] std::string describe() const;
+  [[nodiscard]] std::size_t process_index() const { return process_.index(); }
+  [[nodiscard]] bool is_down() const {
+    return state_ == State::kDown && peer_->state_ == State::kDown;
+  }
 
  private:
   friend class World;

@@ -52,6 +52,7 @@ bool Side::step() {
     case State::kDown:
       if (world_.winding_up() || !process_.up() || !peer_->process_.up()) return false;
       if (peer_->state_ != State::kDown && peer_->state_ != State::kInit) return false;
+      if (world_.silent(process_.index(), peer_->process_.index())) return false;
       create();
       return true;
     case State::kInit:

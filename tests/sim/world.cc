@@ -227,27 +227,37 @@ void World::pause() {
 
 void World::restart() { processes_[random_.below(processes_.size())]->request_restart(); }
 
+namespace {
+
+bool joins(const Connection& connection, std::size_t a, std::size_t b) {
+  const std::size_t left = connection.sides[0]->process_index();
+  const std::size_t right = connection.sides[1]->process_index();
+  return (left == a && right == b) || (left == b && right == a);
+}
+
+}  // namespace
+
 void World::silence(std::size_t a, std::size_t b) {
   const Time for_ever{std::chrono::hours(1000)};
   network_.cut(address_of(a), address_of(b), for_ever);
   network_.cut(address_of(b), address_of(a), for_ever);
   for (const auto& connection : connections_) {
-    const std::size_t left = connection->sides[0]->process_.index();
-    const std::size_t right = connection->sides[1]->process_.index();
-    if (!(left == a && right == b) && !(left == b && right == a)) continue;
+    if (!joins(*connection, a, b)) continue;
     connection->silent = true;
     for (Side* side : connection->sides) side->lose_peer();
   }
 }
 
+bool World::silent(std::size_t a, std::size_t b) const {
+  return std::ranges::any_of(connections_, [&](const auto& connection) {
+    const bool over = connection->resolved || connection->sides[0]->is_down();
+    return joins(*connection, a, b) && connection->silent && !over;
+  });
+}
+
 /// Once all connections between the two have ended.
 void World::mend(std::size_t a, std::size_t b) {
-  for (const auto& connection : connections_) {
-    const std::size_t left = connection->sides[0]->process_.index();
-    const std::size_t right = connection->sides[1]->process_.index();
-    if (!(left == a && right == b) && !(left == b && right == a)) continue;
-    if (connection->silent && !connection->resolved) return;
-  }
+  if (silent(a, b)) return;
   network_.cut(address_of(a), address_of(b), now());
   network_.cut(address_of(b), address_of(a), now());
 }

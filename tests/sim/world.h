@@ -127,6 +127,7 @@ class World {
   /// Cuts the path between two processes until mend().
   void silence(std::size_t a, std::size_t b);
   void mend(std::size_t a, std::size_t b);
+  [[nodiscard]] bool silent(std::size_t a, std::size_t b) const;
   /// Compares all memory with the model.
   void check_memory(const char* when);
 
