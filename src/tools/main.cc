@@ -6,6 +6,9 @@
 
 #include "tools/commands.h"
 #include "tools/exit_status.h"
+#ifdef VERBENA_SIM
+#include "sim/sim_command.h"
+#endif
 
 namespace {
 
@@ -39,6 +42,9 @@ int main(int argc, char** argv) {
   add_devices_command(app, invocation);
   add_demo_command(app, invocation);
   add_settings_command(app, invocation);
+#ifdef VERBENA_SIM
+  verbena::sim::add_sim_command(app, invocation.status);
+#endif
 
   auto line = split_command_line(std::vector<std::string>(argv + 1, argv + argc));
   invocation.program = std::move(line.program);
