@@ -81,6 +81,14 @@ TEST_F(PreloadTest, ThisProgramSeesOurLibraryInsteadOfTheSystems) {
   EXPECT_EQ(output.text.find("SKIPPED"), std::string::npos) << output.text;
 }
 
+TEST_F(PreloadTest, TheSecondFormServesProgramsByItself) {
+  const Output output = testing::run("env -u VERBENA_ADDR VERBENA_CONFIG= LD_LIBRARY_PATH=" VERBENA_LIBRARY_DIR
+                                     "/verbs ibv_devices 2>&1");
+  if (output.status == 127 << 8) GTEST_SKIP() << "no ibv_devices on this machine";
+  EXPECT_EQ(output.status, 0) << output.text;
+  EXPECT_NE(output.text.find("vrb0"), std::string::npos) << output.text;
+}
+
 /// Runs again inside a process with the interposer, which the test above starts.
 class InsidePreload : public ::testing::Test {
  protected:

@@ -16,7 +16,9 @@ Signature* next() {
   static std::atomic<Signature*> known{nullptr};
   Signature* function = known.load(std::memory_order_relaxed);
   if (function == nullptr) {
-    function = reinterpret_cast<Signature*>(::dlsym(RTLD_NEXT, kName.text));
+    void* found = ::dlsym(RTLD_NEXT, kName.text);
+    if (found == nullptr) found = ::dlsym(RTLD_DEFAULT, kName.text);
+    function = reinterpret_cast<Signature*>(found);
     known.store(function, std::memory_order_relaxed);
   }
   return function;
