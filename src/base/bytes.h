@@ -23,7 +23,8 @@ template <std::unsigned_integral T>
 }
 }  // namespace detail
 
-/// Loads and stores of big-endian numbers at any alignment. The caller has checked that the bytes are there.
+/// Loads and stores of big-endian numbers at any alignment. The caller has checked that the bytes
+/// are there.
 template <std::unsigned_integral T>
 [[nodiscard]] inline T load_be(const std::byte* from) {
   T value;
@@ -39,8 +40,8 @@ inline void store_be(std::byte* to, T value) {
 
 /// The 24-bit fields of InfiniBand headers (PSN, QPN, MSN).
 [[nodiscard]] inline std::uint32_t load_be24(const std::byte* from) {
-  return (std::to_integer<std::uint32_t>(from[0]) << 16) | (std::to_integer<std::uint32_t>(from[1]) << 8) |
-         std::to_integer<std::uint32_t>(from[2]);
+  return (std::to_integer<std::uint32_t>(from[0]) << 16) |
+         (std::to_integer<std::uint32_t>(from[1]) << 8) | std::to_integer<std::uint32_t>(from[2]);
 }
 
 inline void store_be24(std::byte* to, std::uint32_t value) {

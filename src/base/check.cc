@@ -7,8 +7,8 @@
 namespace verbena {
 
 void check_failed(const char* expression, std::source_location where) {
-  std::fprintf(stderr, "verbena: check failed: %s (%s:%u, %s)\n", expression, where.file_name(), where.line(),
-               where.function_name());
+  std::fprintf(stderr, "verbena: check failed: %s (%s:%u, %s)\n", expression, where.file_name(),
+               where.line(), where.function_name());
   std::abort();
 }
 

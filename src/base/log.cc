@@ -29,7 +29,9 @@ std::atomic<LogLevel> threshold{LogLevel::kWarning};
 
 }  // namespace
 
-void set_log_sink(LogSink new_sink) { sink.store(new_sink != nullptr ? new_sink : &write_to_stderr); }
+void set_log_sink(LogSink new_sink) {
+  sink.store(new_sink != nullptr ? new_sink : &write_to_stderr);
+}
 void set_log_level(LogLevel level) { threshold.store(level); }
 bool log_enabled(LogLevel level) { return level <= threshold.load(std::memory_order_relaxed); }
 void log_line(LogLevel level, std::string_view line) { sink.load()(level, line); }

@@ -11,8 +11,8 @@ namespace verbena {
 
 enum class LogLevel : std::uint8_t { kOff, kError, kWarning, kInfo, kDebug };
 
-/// Where lines go: standard error unless the owner of `main` (or a test) says otherwise. The sink may be called from
-/// any thread, and never with memory contents, keys or PSNs above kDebug.
+/// Where lines go: standard error unless the owner of `main` (or a test) says otherwise. The sink
+/// may be called from any thread, and never with memory contents, keys or PSNs above kDebug.
 using LogSink = void (*)(LogLevel level, std::string_view line);
 
 void set_log_sink(LogSink sink);

@@ -5,8 +5,9 @@
 
 namespace verbena {
 
-/// A seeded generator whose sequence is the same on every platform and build (xoshiro256**, Blackman and Vigna 2018,
-/// seeded by splitmix64). For simulation, faults and jitter; keys come from the host's entropy instead.
+/// A seeded generator whose sequence is the same on every platform and build (xoshiro256**,
+/// Blackman and Vigna 2018, seeded by splitmix64). For simulation, faults and jitter; keys come
+/// from the host's entropy instead.
 class Random {
  public:
   explicit constexpr Random(std::uint64_t seed) {
@@ -31,7 +32,8 @@ class Random {
     return result;
   }
 
-  /// A number in [0, bound); bound is at least 1. The bias of the multiply-shift is below bound / 2^64.
+  /// A number in [0, bound); bound is at least 1. The bias of the multiply-shift is below bound /
+  /// 2^64.
   [[nodiscard]] constexpr std::uint64_t below(std::uint64_t bound) {
     return static_cast<std::uint64_t>((static_cast<Wide>(next()) * bound) >> 64);
   }

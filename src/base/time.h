@@ -7,9 +7,9 @@ namespace verbena {
 
 using Duration = std::chrono::nanoseconds;
 
-/// The house's timeline: nanoseconds since an origin that its owner chooses (the monotonic clock's when live, the
-/// run's start in the simulator). It has no now(): time is always a parameter, handed down by a link, a driver or the
-/// simulator.
+/// The house's timeline: nanoseconds since an origin that its owner chooses (the monotonic clock's
+/// when live, the run's start in the simulator). It has no now(): time is always a parameter,
+/// handed down by a link, a driver or the simulator.
 struct Timeline {
   using duration = Duration;
   using rep = duration::rep;

@@ -11,11 +11,13 @@
 
 namespace verbena::link {
 
-/// Moves trains of packets to other NICs and datagrams in. Links stack: capture and faults wrap any other link.
+/// Moves trains of packets to other NICs and datagrams in. Links stack: capture and faults wrap any
+/// other link.
 ///
-/// A link is used by one thread at a time (the holder of its shard's lock). It never blocks. It may lose, duplicate or
-/// reorder packets, as a network may; it does not verify the ICRC of what it received (`link/icrc_check.h` does, on top
-/// of the whole stack, so that a fault below is found as on the wire).
+/// A link is used by one thread at a time (the holder of its shard's lock). It never blocks. It may
+/// lose, duplicate or reorder packets, as a network may; it does not verify the ICRC of what it
+/// received (`link/icrc_check.h` does, on top of the whole stack, so that a fault below is found as
+/// on the wire).
 class Link {
  public:
   Link() = default;
@@ -23,22 +25,27 @@ class Link {
   Link& operator=(const Link&) = delete;
   virtual ~Link() = default;
 
-  /// Sends trains in order, each whole. Returns how many were taken: fewer than given when the way out is full; the
-  /// caller then tries the rest later. Gather lists are not touched after the return.
+  /// Sends trains in order, each whole. Returns how many were taken: fewer than given when the way
+  /// out is full; the caller then tries the rest later. Gather lists are not touched after the
+  /// return.
   virtual std::size_t send(std::span<const wire::Train> trains, Time now) = 0;
 
-  /// Fills `segments` with datagrams that came in and returns how many; zero when none is there. The views stay valid
-  /// until the next receive(). Only zero says that nothing is left: fewer than fit does not.
+  /// Fills `segments` with datagrams that came in and returns how many; zero when none is there.
+  /// The views stay valid until the next receive(). Only zero says that nothing is left: fewer than
+  /// fit does not.
   virtual std::size_t receive(std::span<wire::Segment> segments, Time now) = 0;
 
-  /// When receive() should be called although the descriptor is silent (packets that a link holds back).
+  /// When receive() should be called although the descriptor is silent (packets that a link holds
+  /// back).
   [[nodiscard]] virtual std::optional<Time> poll_timeout() const { return std::nullopt; }
 
-  /// The UDP source port of all that leaves, when the link decides it (a socket's own); a path's source port then
-  /// counts for nothing, and the ICRC is made for this one. Nothing when packets leave with their path's.
+  /// The UDP source port of all that leaves, when the link decides it (a socket's own); a path's
+  /// source port then counts for nothing, and the ICRC is made for this one. Nothing when packets
+  /// leave with their path's.
   [[nodiscard]] virtual std::optional<std::uint16_t> source_port() const { return std::nullopt; }
 
-  /// A descriptor that is readable when receive() has something; -1 when there is none (simulated links).
+  /// A descriptor that is readable when receive() has something; -1 when there is none (simulated
+  /// links).
   [[nodiscard]] virtual int descriptor() const { return -1; }
 };
 

@@ -15,8 +15,8 @@ namespace verbena::nic {
 
 class Nic;
 
-/// A counting semaphore that a program can also poll: what completion channels and asynchronous events are made of.
-/// Threads: all calls are safe from any thread.
+/// A counting semaphore that a program can also poll: what completion channels and asynchronous
+/// events are made of. Threads: all calls are safe from any thread.
 class Notifier {
  public:
   Notifier() = default;
@@ -33,8 +33,8 @@ class Notifier {
   [[nodiscard]] virtual bool blocking() const = 0;
 };
 
-/// A place at an address: the shard's slot (its queue pair numbers are slot << 18 | n) and the link that reaches it.
-/// Destroying the link gives the slot back.
+/// A place at an address: the shard's slot (its queue pair numbers are slot << 18 | n) and the link
+/// that reaches it. Destroying the link gives the slot back.
 struct Attachment {
   std::uint8_t slot = 0;
   std::unique_ptr<link::Link> link;
@@ -46,8 +46,9 @@ enum class Waited : std::uint8_t {
   kDeadlock,     ///< simulator only: nothing is pending anywhere, so this would wait for ever
 };
 
-/// The one seam between a NIC and the world: time, entropy, the way to other NICs, wake-ups and waiting. There are two:
-/// LiveHost (`nic/live_host.h`), with a runner thread and sockets, and the simulator's.
+/// The one seam between a NIC and the world: time, entropy, the way to other NICs, wake-ups and
+/// waiting. There are two: LiveHost (`nic/live_host.h`), with a runner thread and sockets, and the
+/// simulator's.
 class Host {
  public:
   Host() = default;
@@ -58,21 +59,23 @@ class Host {
   [[nodiscard]] virtual Time now() = 0;
   /// 64 bits nobody can guess (live: the kernel's CSPRNG), or the run's (simulator).
   [[nodiscard]] virtual std::uint64_t random() = 0;
-  /// Takes a slot at a local address. address_in_use with a sentence that says by whom, permission_denied for an address
-  /// that the settings do not open (loopback only by default), no_buffer_space when all slots are taken.
+  /// Takes a slot at a local address. address_in_use with a sentence that says by whom,
+  /// permission_denied for an address that the settings do not open (loopback only by default),
+  /// no_buffer_space when all slots are taken.
   [[nodiscard]] virtual Result<Attachment> attach(const wire::Address& address) = 0;
   [[nodiscard]] virtual Result<std::unique_ptr<Notifier>> make_notifier() = 0;
 
-  /// From adopt() to release() somebody calls nic.progress(): the runner, or the simulator's loop. release() returns when
-  /// no call is under way and none will follow.
+  /// From adopt() to release() somebody calls nic.progress(): the runner, or the simulator's loop.
+  /// release() returns when no call is under way and none will follow.
   virtual void adopt(Nic& nic) = 0;
   virtual void release(Nic& nic) = 0;
-  /// The NIC has something to do earlier than it said (a doorbell with nobody driving, a timer moved forward). Cheap when
-  /// the runner is awake already.
+  /// The NIC has something to do earlier than it said (a doorbell with nobody driving, a timer
+  /// moved forward). Cheap when the runner is awake already.
   virtual void wake(Nic& nic) = 0;
 
-  /// Blocks the calling thread until ready() is true: every blocking verb waits here. ready() is called without locks,
-  /// at once and then whenever `notifier` (if given) was signalled or something else happened.
+  /// Blocks the calling thread until ready() is true: every blocking verb waits here. ready() is
+  /// called without locks, at once and then whenever `notifier` (if given) was signalled or
+  /// something else happened.
   [[nodiscard]] virtual Waited wait(const std::function<bool()>& ready, Notifier* notifier) = 0;
 };
 

@@ -48,7 +48,8 @@ class Runner final : public Watcher {
   static constexpr Duration kArmed = std::chrono::milliseconds(100);
   static constexpr int kMisses = 8;
   static constexpr Duration kMissWindow = std::chrono::milliseconds(10);
-  /// How long it stays awake behind the last packet: sleeping and waking for each batch of a stream costs more.
+  /// How long it stays awake behind the last packet: sleeping and waking for each batch of a stream
+  /// costs more.
   static constexpr Duration kStayAwake = std::chrono::microseconds(30);
 
   /// `clock` tells the time of `Timeline`; `ledger` outlives the runner. The thread is started by
