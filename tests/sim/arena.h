@@ -75,10 +75,10 @@ class Arena {
  private:
   std::byte* base_;
   std::vector<std::byte> shadow_;
-  std::map<std::uint32_t, std::uint32_t> taken_;  ///< offset to end, guards included
-  std::map<std::uint32_t, std::uint32_t> inner_;  ///< offset given out to offset taken
+  std::map<std::uint32_t, std::uint32_t> taken_;      ///< offset to end, guards included
+  std::map<std::uint32_t, std::uint32_t> inner_;      ///< offset given out to offset taken
   std::map<std::uint32_t, std::uint32_t> unsettled_;  ///< offset to end; disjoint
-  std::uint32_t next_ = 0;                        ///< where to look for room first
+  std::uint32_t next_ = 0;                            ///< where to look for room first
 };
 
 /// A range of an arena that gives itself back. Shared by the requests that use it.

@@ -67,8 +67,8 @@ void work(Shared& shared, Shared::Job& job, std::uint64_t last) {
 class Campaign {
  public:
   explicit Campaign(const CampaignOptions& options) : options_(options) {
-    void* const mapped = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* const mapped =
+        ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     VERBENA_CHECK(mapped != MAP_FAILED);
     shared_ = new (mapped) Shared;
     shared_->next = options.first;

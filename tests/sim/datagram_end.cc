@@ -44,8 +44,8 @@ void DatagramEnd::open() {
   attr.qp_state = IBV_QPS_INIT;
   attr.port_num = 1;
   attr.qkey = qkey_;
-  int status = ibv_modify_qp(qp_, &attr,
-                             IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+  int status =
+      ibv_modify_qp(qp_, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
   attr.qp_state = IBV_QPS_RTR;
   if (status == 0) status = ibv_modify_qp(qp_, &attr, IBV_QP_STATE);
   attr.qp_state = IBV_QPS_RTS;
@@ -88,7 +88,7 @@ bool DatagramEnd::step() {
     if (sends_.empty()) recover();
     return active;
   }
-  while (!world_.winding_up() && sends_.size() < kSendDepth && random.below(8) == 0) {
+  while (!world_.winding_up() && sends_.size() < kSendDepth && random.below(24) == 0) {
     post_send();
     active = true;
     if (in_send_error_) break;
@@ -100,16 +100,15 @@ void DatagramEnd::post_receive() {
   Random& random = world_.random();
   ReceiveWork work;
   work.id = world_.next_id() + 1;
-  work.length = kGrhSize + (random.below(4) == 0
-                                ? static_cast<std::uint32_t>(random.below(600))
-                                : world_.plan().port_mtu);
+  work.length = kGrhSize + (random.below(4) == 0 ? static_cast<std::uint32_t>(random.below(600))
+                                                 : world_.plan().port_mtu);
   const auto range = process_.arena().take(work.length, 1, random);
   if (!range) return world_.fail("the arena is full");
   work.buffer = std::make_shared<Buffer>(process_.arena(), *range);
   process_.arena().unsettle(*range);
   // Sometimes the GRH has a piece of its own, as many programs do it.
-  const std::uint32_t cut = random.below(2) == 0 ? kGrhSize
-                                                 : static_cast<std::uint32_t>(random.between(1, work.length));
+  const std::uint32_t cut =
+      random.below(2) == 0 ? kGrhSize : static_cast<std::uint32_t>(random.between(1, work.length));
   ibv_sge sges[2] = {
       {process_.arena().address(range->offset), cut, process_.lkey()},
       {process_.arena().address(range->offset + cut), work.length - cut, process_.lkey()}};
@@ -245,8 +244,8 @@ void DatagramEnd::complete(const ibv_wc& completion) {
     sends_.pop_front();
     const auto expected = send.too_long ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
     if (completion.status != expected || (!send.signaled && success)) {
-      return world_.fail(fmt::format("{}: send {} ends with {}", name_, send.id,
-                                     status_name(completion.status)));
+      return world_.fail(
+          fmt::format("{}: send {} ends with {}", name_, send.id, status_name(completion.status)));
     }
     return;
   }
@@ -267,10 +266,11 @@ void DatagramEnd::complete(const ibv_wc& completion) {
       completion.byte_len != kGrhSize + expected.payload.size() ||
       (completion.wc_flags & IBV_WC_GRH) == 0 || immediate != expected.with_immediate ||
       (immediate && ntohl(completion.imm_data) != expected.immediate)) {
-    return world_.fail(fmt::format("{}: receive {} says {} bytes from {:#x}; {} bytes from {:#x} "
-                                   "came",
-                                   name_, work.id, completion.byte_len, completion.src_qp,
-                                   kGrhSize + expected.payload.size(), expected.source_qp));
+    return world_.fail(
+        fmt::format("{}: receive {} says {} bytes from {:#x}; {} bytes from {:#x} "
+                    "came",
+                    name_, work.id, completion.byte_len, completion.src_qp,
+                    kGrhSize + expected.payload.size(), expected.source_qp));
   }
   check_content(expected, work);
 }
@@ -282,12 +282,11 @@ void DatagramEnd::check_content(const Expected& expected, const ReceiveWork& wor
   const wire::Path& path = expected.path;
   // For IPv4 the addresses end the IP header in bytes 20..39 (A17.4.5.2); the first 20 are
   // undefined.
-  const bool header =
-      path.destination.is_ipv4()
-          ? load_be<std::uint32_t>(got.data() + 32) == path.source.ipv4() &&
-                load_be<std::uint32_t>(got.data() + 36) == path.destination.ipv4()
-          : std::memcmp(got.data() + 8, path.source.gid.data(), 16) == 0 &&
-                std::memcmp(got.data() + 24, path.destination.gid.data(), 16) == 0;
+  const bool header = path.destination.is_ipv4()
+                          ? load_be<std::uint32_t>(got.data() + 32) == path.source.ipv4() &&
+                                load_be<std::uint32_t>(got.data() + 36) == path.destination.ipv4()
+                          : std::memcmp(got.data() + 8, path.source.gid.data(), 16) == 0 &&
+                                std::memcmp(got.data() + 24, path.destination.gid.data(), 16) == 0;
   if (!header) return world_.fail(fmt::format("{}: receive {}: wrong GRH", name_, work.id));
   arena.adopt({range.offset, kGrhSize});
   arena.expect(range.offset + kGrhSize, expected.payload);

@@ -21,9 +21,9 @@ namespace verbena::sim {
 
 struct NetworkPlan {
   Duration latency{5'000};
-  Duration jitter{1'000};               ///< up to this on top, without overtaking
+  Duration jitter{1'000};                 ///< up to this on top, without overtaking
   std::uint32_t queue_bytes = 208 << 10;  ///< of a receiver, as the kernel counts a socket buffer
-  std::uint32_t refuse_ppm = 0;         ///< sends of which the way out takes only a part
+  std::uint32_t refuse_ppm = 0;           ///< sends of which the way out takes only a part
 };
 
 struct NetworkCounters {

@@ -39,9 +39,8 @@ void Process::main() {
     if (restart_requested_ && !world_.winding_up()) crash();
     const bool active = step();
     if (!idle_ && world_.winding_up()) {
-      idle_ = std::ranges::all_of(sides_, [](const Side* side) {
-                return side->state() == Side::State::kDown;
-              }) &&
+      idle_ = std::ranges::all_of(
+                  sides_, [](const Side* side) { return side->state() == Side::State::kDown; }) &&
               std::ranges::all_of(datagram_ends_, [](const auto& end) { return end->idle(); });
     }
     if (idle_ && world_.all_idle()) break;
@@ -132,7 +131,9 @@ void Process::open_cqs() {
     Cq cq;
     const std::uint64_t chance = world_.random().below(6);
     // The first is never left to solicited events: sends complete without.
-    cq.notice = chance < 3 ? Notice::kPoll : (chance < 5 || i == 0) ? Notice::kEvents : Notice::kSolicited;
+    cq.notice = chance < 3               ? Notice::kPoll
+                : (chance < 5 || i == 0) ? Notice::kEvents
+                                         : Notice::kSolicited;
     if (cq.notice != Notice::kPoll) {
       cq.channel = ibv_create_comp_channel(context_);
       if (cq.channel == nullptr) return world_.fail(name_ + ": ibv_create_comp_channel failed");
@@ -178,13 +179,13 @@ void Process::watch_events() {
     world_.trace().line(world_.now(), name_, "event: {} of qp {:#08x}",
                         ibv_event_type_str(event.event_type), number);
     ++events_[{number, static_cast<int>(event.event_type)}];
-    const bool known = event.event_type == IBV_EVENT_COMM_EST ||
-                       event.event_type == IBV_EVENT_SQ_DRAINED ||
-                       event.event_type == IBV_EVENT_QP_ACCESS_ERR ||
-                       event.event_type == IBV_EVENT_QP_REQ_ERR ||
-                       event.event_type == IBV_EVENT_QP_FATAL;
+    const bool known =
+        event.event_type == IBV_EVENT_COMM_EST || event.event_type == IBV_EVENT_SQ_DRAINED ||
+        event.event_type == IBV_EVENT_QP_ACCESS_ERR || event.event_type == IBV_EVENT_QP_REQ_ERR ||
+        event.event_type == IBV_EVENT_QP_FATAL;
     ibv_ack_async_event(&event);
-    if (!known) return world_.fail(fmt::format("{}: event {}", name_, static_cast<int>(event.event_type)));
+    if (!known)
+      return world_.fail(fmt::format("{}: event {}", name_, static_cast<int>(event.event_type)));
   }
 }
 
@@ -215,6 +216,12 @@ bool Process::poll(ibv_cq* cq) {
   return count > 0;
 }
 
+void Process::poll_all() {
+  for (const Cq& cq : cqs_) {
+    while (poll(cq.cq)) {}
+  }
+}
+
 void Process::handle(const ibv_wc& completion) {
   ++world_.counters().completions;
   world_.trace().mix_all(world_.now().time_since_epoch().count(), completion.wr_id,
@@ -224,8 +231,8 @@ void Process::handle(const ibv_wc& completion) {
   }
   const auto found = sides_by_number_.find(completion.qp_num);
   if (found == sides_by_number_.end()) {
-    return world_.fail(fmt::format("{}: a completion of qp {:#x}, which there is not", name_,
-                                   completion.qp_num));
+    return world_.fail(
+        fmt::format("{}: a completion of qp {:#x}, which there is not", name_, completion.qp_num));
   }
   found->second->complete(completion);
 }
@@ -277,9 +284,10 @@ void Process::check_words() {
     });
     if (maybes > 1) continue;  // several unknown ones in a row could explain it
     if (lost || value != at_end) {
-      world_.fail(fmt::format("{}: the changes of the word at +{:#x} are no history: {:#x} is "
-                              "there, {:#x} is explained, {} changes are left over",
-                              name_, word.offset, at_end, value, left.size()));
+      world_.fail(
+          fmt::format("{}: the changes of the word at +{:#x} are no history: {:#x} is "
+                      "there, {:#x} is explained, {} changes are left over",
+                      name_, word.offset, at_end, value, left.size()));
     }
   }
 }
@@ -296,7 +304,8 @@ void Process::close() {
   if (ibv_dealloc_pd(pd_) != EBUSY) world_.fail(name_ + ": a domain in use was freed");
   for (const Cq& cq : cqs_) {
     expect(ibv_destroy_cq(cq.cq), "ibv_destroy_cq");
-    if (cq.channel != nullptr) expect(ibv_destroy_comp_channel(cq.channel), "ibv_destroy_comp_channel");
+    if (cq.channel != nullptr)
+      expect(ibv_destroy_comp_channel(cq.channel), "ibv_destroy_comp_channel");
   }
   cqs_.clear();
   for (Region* region : {&read_only_, &write_only_, &other_domain_, &small_, &words_region_}) {

@@ -80,6 +80,7 @@ class Side {
   void make_zone();
   void drop_zone();
   void drain();
+  void take_flushed();
   void finish_epoch();
   void resolve();
   void tear_down();
@@ -182,16 +183,16 @@ class Side {
   std::uint64_t last_success_ = 0;
   /// Our requests from this number on have certainly not executed.
   std::uint64_t never_from_ = std::numeric_limits<std::uint64_t>::max();
-  bool doomed_ = false;   ///< a misdeed of ours is under way: nothing more is posted
+  bool doomed_ = false;  ///< a misdeed of ours is under way: nothing more is posted
   ibv_wc_status expected_error_ = IBV_WC_SUCCESS;
   Misdeed misdeed_ = Misdeed::kNone;
   Time doomed_since_{};
   Data doomed_data_{};
-  bool failed_ = false;            ///< an error completion came
+  bool failed_ = false;  ///< an error completion came
   bool receive_failed_ = false;
-  bool bad_receive_ = false;       ///< a receive with a wrong key is posted
-  bool starving_peer_ = false;     ///< we post no receives any more
-  std::uint32_t unsignaled_ = 0;   ///< in a row
+  bool bad_receive_ = false;      ///< a receive with a wrong key is posted
+  bool starving_peer_ = false;    ///< we post no receives any more
+  std::uint32_t unsignaled_ = 0;  ///< in a row
   std::uint32_t epoch_operations_ = 0;
   std::uint32_t epoch_limit_ = 0;
   Time receives_at_{};  ///< when receives are posted again

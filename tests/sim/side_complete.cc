@@ -46,7 +46,8 @@ void Side::complete_send(const ibv_wc& completion) {
     fail(fmt::format("completion of send {} while nothing is posted", completion.wr_id));
   }
   const auto found = std::ranges::find(sends_, completion.wr_id, &SendWork::id);
-  if (found == sends_.end()) fail(fmt::format("send {} completes and is not posted", completion.wr_id));
+  if (found == sends_.end())
+    fail(fmt::format("send {} completes and is not posted", completion.wr_id));
   const bool error = completion.status != IBV_WC_SUCCESS;
   if (failed_ && completion.status != IBV_WC_WR_FLUSH_ERR) {
     fail(fmt::format("send {} ends with {} after an earlier failure", completion.wr_id,
@@ -72,7 +73,8 @@ void Side::complete_send(const ibv_wc& completion) {
     fail(fmt::format("send {} is unsignalled and completes", work.id));
   }
   if (completion.opcode != opcode_of(work.kind)) {
-    fail(fmt::format("send {} completes as opcode {}", work.id, static_cast<int>(completion.opcode)));
+    fail(fmt::format("send {} completes as opcode {}", work.id,
+                     static_cast<int>(completion.opcode)));
   }
   succeed(work);
 }
@@ -124,8 +126,10 @@ void Side::check_read(const SendWork& work) {
 
 /// Gives up what the request used: what it was to bring is there, or lies in unsettled bytes.
 void Side::release(SendWork& work) {
-  const bool brings = !work.dead && work.misdeed == Misdeed::kNone &&
-                      (work.kind == Kind::kRead || is_atomic(work.kind));
+  // Of a long READ that leaves its region the first parts may come.
+  const bool wrong_read = work.kind == Kind::kRead && work.misdeed < Misdeed::kTooLong;
+  const bool brings =
+      !work.dead && (wrong_read || (work.misdeed == Misdeed::kNone && is_atomic(work.kind)));
   if (!brings) return;
   for (const Piece& piece : work.pieces) {
     process_.arena().adopt(piece.range);
@@ -148,7 +152,7 @@ void Side::fail_send(SendWork& work, ibv_wc_status status) {
   if (first && refused) {
     // The responder executed everything before it and nothing behind it.
     never_from_ = std::min(never_from_, work.number);
-    const ibv_event_type event = status == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR
+    const ibv_event_type event = status == IBV_WC_REM_ACCESS_ERR    ? IBV_EVENT_QP_ACCESS_ERR
                                  : status == IBV_WC_REM_INV_REQ_ERR ? IBV_EVENT_QP_REQ_ERR
                                                                     : IBV_EVENT_QP_FATAL;
     if (peer_->process_.up() && peer_->state_ == State::kReady &&
@@ -169,7 +173,8 @@ void Side::fail_send(SendWork& work, ibv_wc_status status) {
       const ConstBytes got = process_.arena().bytes(piece.range);
       const ConstBytes old = process_.arena().shadow(piece.range);
       for (std::size_t i = 0; i < got.size(); ++i) {
-        if (got[i] == old[i] || got[i] == (*work.data)[at + i] || !work.alternatives.empty()) continue;
+        if (got[i] == old[i] || got[i] == (*work.data)[at + i] || !work.alternatives.empty())
+          continue;
         fail(fmt::format("failed READ {} left {:#04x} at byte {}", work.id,
                          std::to_integer<unsigned>(got[i]), at + i));
       }
@@ -191,8 +196,8 @@ bool Side::may_fail_with(const SendWork& work, ibv_wc_status status) const {
       if (terms_.timeout == 0) return false;
       if (peer_may_be_in_error || connection_.silent) return true;
       // Without a reason it takes bad luck, which gentle runs with all retries never have.
-      const std::uint32_t times = world_.checker().transmissions(
-          process_.address(), qp_number_, work.first_psn, work.psn_count);
+      const std::uint32_t times = world_.checker().transmissions(process_.address(), qp_number_,
+                                                                 work.first_psn, work.psn_count);
       return may_exhaust() && times > terms_.retry_count;
     }
     case IBV_WC_REM_OP_ERR: return is_message(work.kind) && peer_->bad_receive_;
@@ -229,7 +234,8 @@ void Side::expect_notice(const SendWork& work) {
 
 void Side::complete_receive(const ibv_wc& completion) {
   say("receive {}: {}", completion.wr_id, status_name(completion.status));
-  if (receives_.empty()) fail(fmt::format("receive {} completes and is not posted", completion.wr_id));
+  if (receives_.empty())
+    fail(fmt::format("receive {} completes and is not posted", completion.wr_id));
   ReceiveWork work = std::move(receives_.front());
   receives_.pop_front();
   if (work.id != completion.wr_id) {

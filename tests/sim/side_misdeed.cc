@@ -24,8 +24,8 @@ bool Side::maybe_misdeed() {
   }
   if (!random().chance_ppm(world_.plan().misdeed_ppm * 4)) return false;
   if (!room() || connection_.silent) return false;
-  const auto misdeed = static_cast<Misdeed>(
-      random().between(1, static_cast<std::uint64_t>(Misdeed::kMisdeeds) - 1));
+  const auto misdeed =
+      static_cast<Misdeed>(random().between(1, static_cast<std::uint64_t>(Misdeed::kMisdeeds) - 1));
   if (!do_misdeed(misdeed)) return false;
   ++world_.counters().misdeeds[static_cast<std::size_t>(misdeed)];
   return true;
@@ -51,8 +51,8 @@ bool Side::do_misdeed(Misdeed misdeed) {
       if (terms_.prompt && credit() <= 0) return false;
       if (peer_->bad_receive_ || peer_->starving_peer_) return false;
       work.kind = random().below(2) == 0 ? Kind::kSend : Kind::kSendImm;
-      work.length = peer_->terms_.receive_size + 32 +
-                    static_cast<std::uint32_t>(random().below(3000));
+      work.length =
+          peer_->terms_.receive_size + 32 + static_cast<std::uint32_t>(random().below(3000));
       add_source(work);
       post_doomed(std::move(work), IBV_WC_REM_INV_REQ_ERR, true);
       return true;
@@ -105,7 +105,8 @@ bool Side::wrong_remote(Misdeed misdeed, SendWork& work) {
       break;
     }
     case Misdeed::kBeforeStart:
-      work.remote_address = peer_->zone_address_ - (is_atomic(work.kind) ? 8 : random().between(1, 64));
+      work.remote_address =
+          peer_->zone_address_ - (is_atomic(work.kind) ? 8 : random().between(1, 64));
       break;
     case Misdeed::kWrapping:
       if (is_atomic(work.kind)) return false;
@@ -123,9 +124,10 @@ bool Side::wrong_remote(Misdeed misdeed, SendWork& work) {
   }
   if (work.kind == Kind::kWrite) {
     add_source(work);
+  } else if (work.kind == Kind::kRead) {
+    add_destination(work);
   } else {
-    work.pieces = take_pieces(work.length, terms_.send_sge, work.buffers);
-    if (is_atomic(work.kind) && work.pieces.size() != 1) return false;
+    work.pieces = take_pieces(work.length, 1, work.buffers);
   }
   work.operand = random().next();
   post_doomed(std::move(work), expected, false);

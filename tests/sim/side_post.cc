@@ -109,12 +109,14 @@ void Side::post_receive() {
   std::uint32_t at = range->offset;
   const std::uint64_t pieces = random().between(1, terms_.receive_sge);
   for (std::uint64_t i = 0; i < pieces && left > 0; ++i) {
-    const auto size = i + 1 == pieces ? left : static_cast<std::uint32_t>(random().between(1, left));
+    const auto size =
+        i + 1 == pieces ? left : static_cast<std::uint32_t>(random().between(1, left));
     work.pieces.push_back({{at, size}, process_.lkey()});
     at += size;
     left -= size;
   }
-  if (!bad_receive_ && !peer_->terms_.prompt && random().chance_ppm(world_.plan().misdeed_ppm / 8)) {
+  if (!bad_receive_ && !peer_->terms_.prompt &&
+      random().chance_ppm(world_.plan().misdeed_ppm / 8)) {
     bad_receive_ = work.bad_key = true;
     work.pieces.front().lkey ^= 0x00515151;
   }
@@ -128,8 +130,7 @@ void Side::post_receive() {
   wr.num_sge = static_cast<int>(sges.size());
   ibv_recv_wr* bad = nullptr;
   if (const int status = ibv_post_recv(qp_, &wr, &bad); status != 0) {
-    fail(fmt::format("ibv_post_recv: {}, with {} posted", std::strerror(status),
-                     receives_.size()));
+    fail(fmt::format("ibv_post_recv: {}, with {} posted", std::strerror(status), receives_.size()));
   }
   ++world_.counters().receives;
   world_.trace().mix_all(work.id, work.length);
@@ -187,10 +188,10 @@ void Side::drain_send_queue() {
 }
 
 Kind Side::choose_kind() {
-  constexpr std::array kWeighted = {
-      Kind::kSend,  Kind::kSend, Kind::kSendImm,  Kind::kWrite, Kind::kWrite, Kind::kWrite,
-      Kind::kWrite, Kind::kRead, Kind::kRead,     Kind::kRead,  Kind::kSwap,  Kind::kAdd,
-      Kind::kAdd,   Kind::kWriteImm};
+  constexpr std::array kWeighted = {Kind::kSend,  Kind::kSend,    Kind::kSendImm, Kind::kWrite,
+                                    Kind::kWrite, Kind::kWrite,   Kind::kWrite,   Kind::kRead,
+                                    Kind::kRead,  Kind::kRead,    Kind::kSwap,    Kind::kAdd,
+                                    Kind::kAdd,   Kind::kWriteImm};
   const std::uint32_t access = peer_->terms_.access;
   if (!peer_->zone_) return Kind::kSend;  // the peer has vanished, and we do not know it yet
   for (int tries = 0; tries < 20; ++tries) {
@@ -262,8 +263,7 @@ std::vector<Piece> Side::take_pieces(std::uint32_t length, std::uint32_t most,
   const std::uint64_t count = length == 0 ? 0 : random().between(1, most);
   std::uint32_t left = length;
   for (std::uint64_t i = 0; i < count && left > 0; ++i) {
-    const auto size =
-        i + 1 == count ? left : static_cast<std::uint32_t>(random().between(1, left));
+    const auto size = i + 1 == count ? left : static_cast<std::uint32_t>(random().between(1, left));
     const auto range = process_.arena().take(size, length == kAtomicSize ? 8 : 1, random());
     if (!range) fail("the arena is full");
     buffers.push_back(std::make_shared<Buffer>(process_.arena(), *range));
@@ -339,9 +339,8 @@ void Side::order_after_reads(SendWork& work, const Data& stored) {
     const std::uint32_t first = std::max(read.target.offset, work.target.offset);
     const std::uint32_t end = std::min(read.target.end(), work.target.end());
     const auto from = stored->begin() + (first - work.target.offset);
-    read.alternatives.emplace_back(
-        first - read.target.offset,
-        to_data(std::vector<std::byte>(from, from + (end - first))));
+    read.alternatives.emplace_back(first - read.target.offset,
+                                   to_data(std::vector<std::byte>(from, from + (end - first))));
   }
 }
 
@@ -380,7 +379,7 @@ void Side::make_atomic(SendWork& work) {
   const std::uint64_t original = load_word(before);
   work.operand = random().next();
   work.compare = random().below(3) == 0 ? random().next() : original;
-  const std::uint64_t stored = work.kind == Kind::kAdd ? original + work.operand
+  const std::uint64_t stored = work.kind == Kind::kAdd    ? original + work.operand
                                : work.compare == original ? work.operand
                                                           : original;
   work.data = to_data(before);
@@ -404,10 +403,8 @@ void Side::make_shared_atomic(SendWork& work) {
       work.compare = change.kind == Kind::kAdd ? change.original + change.operand : change.operand;
     }
   }
-  word.changes.push_back({.id = work.id,
-                          .kind = work.kind,
-                          .operand = work.operand,
-                          .compare = work.compare});
+  word.changes.push_back(
+      {.id = work.id, .kind = work.kind, .operand = work.operand, .compare = work.compare});
   add_destination(work);
 }
 
@@ -438,15 +435,17 @@ void Side::post(std::vector<SendWork> works) {
     wr.next = i + 1 < works.size() ? &wrs[i + 1] : nullptr;
     wr.sg_list = sges[i].data();
     wr.num_sge = static_cast<int>(sges[i].size());
-    constexpr std::array kOpcodes = {IBV_WR_SEND,       IBV_WR_SEND_WITH_IMM,
-                                     IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
-                                     IBV_WR_RDMA_READ,  IBV_WR_ATOMIC_CMP_AND_SWP,
+    constexpr std::array kOpcodes = {IBV_WR_SEND,
+                                     IBV_WR_SEND_WITH_IMM,
+                                     IBV_WR_RDMA_WRITE,
+                                     IBV_WR_RDMA_WRITE_WITH_IMM,
+                                     IBV_WR_RDMA_READ,
+                                     IBV_WR_ATOMIC_CMP_AND_SWP,
                                      IBV_WR_ATOMIC_FETCH_AND_ADD};
     wr.opcode = kOpcodes[static_cast<std::size_t>(work.kind)];
-    wr.send_flags = flag_if(work.signaled, IBV_SEND_SIGNALED) |
-                    flag_if(work.solicited, IBV_SEND_SOLICITED) |
-                    flag_if(work.fence, IBV_SEND_FENCE) |
-                    flag_if(work.inline_data, IBV_SEND_INLINE);
+    wr.send_flags =
+        flag_if(work.signaled, IBV_SEND_SIGNALED) | flag_if(work.solicited, IBV_SEND_SOLICITED) |
+        flag_if(work.fence, IBV_SEND_FENCE) | flag_if(work.inline_data, IBV_SEND_INLINE);
     wr.imm_data = htonl(work.immediate);
     if (is_atomic(work.kind)) {
       wr.wr.atomic = {.remote_addr = work.remote_address,

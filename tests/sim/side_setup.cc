@@ -71,7 +71,7 @@ bool Side::step() {
       }
       return traffic();
     case State::kDraining:
-      if (!sends_.empty() || !receives_.empty()) return false;
+      take_flushed();
       state_ = State::kDrained;
       return true;
     case State::kDrained: {
@@ -263,15 +263,15 @@ void Side::drop_zone() {
 
 void Side::connect() {
   to_rtr();
-  world_.checker().open({.local = process_.address(),
-                         .local_qp = qp_number_,
-                         .peer = peer_->process_.address(),
-                         .peer_qp = peer_->qp_number_,
-                         .rq_psn = peer_->sq_psn_,
-                         .sq_psn = sq_psn_,
-                         .mtu = mtu_,
-                         .max_rd_atomic = std::min(terms_.max_rd_atomic,
-                                                   peer_->terms_.max_rd_atomic)});
+  world_.checker().open(
+      {.local = process_.address(),
+       .local_qp = qp_number_,
+       .peer = peer_->process_.address(),
+       .peer_qp = peer_->qp_number_,
+       .rq_psn = peer_->sq_psn_,
+       .sq_psn = sq_psn_,
+       .mtu = mtu_,
+       .max_rd_atomic = std::min(terms_.max_rd_atomic, peer_->terms_.max_rd_atomic)});
   if (!terms_.lazy) {
     while (receives_.size() < terms_.receive_depth) post_receive();
   }
@@ -293,10 +293,10 @@ void Side::to_rtr() {
   attr.ah_attr.grh.hop_limit = 64;
   const wire::Address peer = peer_->process_.address();
   std::memcpy(attr.ah_attr.grh.dgid.raw, peer.gid.data(), peer.gid.size());
-  const int status = ibv_modify_qp(qp_, &attr,
-                                   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                                       IBV_QP_MIN_RNR_TIMER);
+  const int status =
+      ibv_modify_qp(qp_, &attr,
+                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   if (status != 0) fail(fmt::format("INIT to RTR: {}", std::strerror(status)));
 }
 
@@ -308,10 +308,10 @@ void Side::to_rts() {
   attr.retry_cnt = terms_.retry_count;
   attr.rnr_retry = terms_.rnr_retry;
   attr.max_rd_atomic = std::min(terms_.max_rd_atomic, peer_->terms_.max_rd_atomic);
-  const int status = ibv_modify_qp(qp_, &attr,
-                                   IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-                                       IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                                       IBV_QP_MAX_QP_RD_ATOMIC);
+  const int status =
+      ibv_modify_qp(qp_, &attr,
+                    IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                        IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
   if (status != 0) fail(fmt::format("RTR to RTS: {}", std::strerror(status)));
 }
 
@@ -362,7 +362,8 @@ void Side::check_deadlines() {
     connection_.broken = true;
   }
   // RNR waits and naps of the peer's program come on top.
-  if (doomed_ && !failed_ && times_out && now > doomed_since_ + patience() + Duration(2'000'000'000)) {
+  if (doomed_ && !failed_ && times_out &&
+      now > doomed_since_ + patience() + Duration(2'000'000'000)) {
     fail(fmt::format("'{}' was to fail with {}, and did not", to_string(misdeed_),
                      status_name(expected_error_)));
   }
@@ -378,6 +379,18 @@ void Side::drain() {
   }
   check_state(IBV_QPS_ERR);
   state_ = State::kDraining;
+}
+
+/// Since the queue pair went to ERR everything that was posted has completed.
+void Side::take_flushed() {
+  process_.poll_all();
+  // Unsignalled requests that succeeded before it tell nothing.
+  while (!sends_.empty() && !failed_ && !sends_.front().signaled && !terms_.signal_all) {
+    SendWork work = std::move(sends_.front());
+    sends_.pop_front();
+    succeed(work);
+  }
+  if (!sends_.empty() || !receives_.empty()) fail("posted requests were not flushed");
 }
 
 void Side::finish_epoch() {

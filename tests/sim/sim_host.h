@@ -21,8 +21,8 @@ namespace verbena::sim {
 class SimHost final : public nic::Host, public Actor {
  public:
   /// Puts links on top of a NIC's own: faults, the wire's checker.
-  using Stack = std::function<std::unique_ptr<link::Link>(Scheduler::Group,
-                                                          std::unique_ptr<link::Link>)>;
+  using Stack =
+      std::function<std::unique_ptr<link::Link>(Scheduler::Group, std::unique_ptr<link::Link>)>;
   /// `nap` is how long at most a NIC takes to notice that a packet came.
   SimHost(Scheduler& scheduler, Network& network, Duration nap, std::uint64_t seed, Stack stack)
       : scheduler_(scheduler),

@@ -151,11 +151,6 @@ void WireChecker::sent_request(Flow& flow, const wire::Train& train) {
     return accuse(flow, fmt::format("PSN {} leaves before {}", psn, flow.high));
   }
   if (distance(psn, flow.high) < 0) retransmitted_ += train.count;
-  for (std::uint32_t i = 0; i < train.count; ++i) {
-    Flow::Sent& sent = flow.sent[add(psn, i) % kRing];
-    if (sent.psn != add(psn, i)) sent = {.psn = add(psn, i)};
-    ++sent.times;
-  }
   std::uint32_t span = train.count;
   if (is_read_or_atomic(info)) {
     if (info.operation == wire::Operation::kReadRequest) {
@@ -168,6 +163,11 @@ void WireChecker::sent_request(Flow& flow, const wire::Train& train) {
                                flow.reads.size(), flow.spec.max_rd_atomic));
     }
   }
+  for (std::uint32_t i = 0; i < span; ++i) {
+    Flow::Sent& sent = flow.sent[add(psn, i) % kRing];
+    if (sent.psn != add(psn, i)) sent = {.psn = add(psn, i)};
+    ++sent.times;
+  }
   if (distance(add(psn, span), flow.high) > 0) flow.high = add(psn, span);
 }
 
@@ -178,13 +178,13 @@ void WireChecker::sent_response(Flow& flow, const wire::Packet& head) {
   // An ACK covers its PSN, a NAK everything before it.
   const std::uint32_t covered = ack ? psn : add(psn, wire::kMask24);
   if (distance(covered, flow.furthest) >= 0) {
-    return accuse(flow, fmt::format("acknowledges PSN {}, but {} has not come", covered,
-                                    flow.furthest));
+    return accuse(flow,
+                  fmt::format("acknowledges PSN {}, but {} has not come", covered, flow.furthest));
   }
   const Flow::Accepted& accepted = flow.accepted[covered % kRing];
   if (accepted.psn == covered && accepted.msn != head.aeth.msn) {
-    return accuse(flow, fmt::format("MSN {} with PSN {}, must be {}", head.aeth.msn, psn,
-                                    accepted.msn));
+    return accuse(flow,
+                  fmt::format("MSN {} with PSN {}, must be {}", head.aeth.msn, psn, accepted.msn));
   }
   if (!ack) sent_nak(flow, head);
 }

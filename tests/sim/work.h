@@ -19,21 +19,21 @@ namespace verbena::sim {
 enum class Misdeed : std::uint8_t {
   kNone,
   kUnknownKey,
-  kStaleKey,         ///< of a region that was deregistered
-  kBeyondEnd,        ///< one byte or more behind the region
-  kBeforeStart,      ///< one byte or more before it
-  kWrapping,         ///< address + length overflows
-  kReadOnly,         ///< the region grants no remote writing or atomics
-  kWriteOnly,        ///< it grants no remote reading or atomics
-  kOtherDomain,      ///< the region's protection domain is another
-  kQueuePairForbids, ///< the responder's queue pair does not grant it
-  kTooLong,          ///< for the receive
-  kLocalKey,         ///< an unknown lkey in a gather or scatter list
-  kLocalRange,       ///< a piece that leaves its region
-  kMisaligned,       ///< an atomic
-  kAtomicLength,     ///< a result buffer that is not 8 bytes
-  kNoReceive,        ///< none comes, and rnr_retry is finite
-  kSilence,          ///< the peer is out of reach
+  kStaleKey,          ///< of a region that was deregistered
+  kBeyondEnd,         ///< one byte or more behind the region
+  kBeforeStart,       ///< one byte or more before it
+  kWrapping,          ///< address + length overflows
+  kReadOnly,          ///< the region grants no remote writing or atomics
+  kWriteOnly,         ///< it grants no remote reading or atomics
+  kOtherDomain,       ///< the region's protection domain is another
+  kQueuePairForbids,  ///< the responder's queue pair does not grant it
+  kTooLong,           ///< for the receive
+  kLocalKey,          ///< an unknown lkey in a gather or scatter list
+  kLocalRange,        ///< a piece that leaves its region
+  kMisaligned,        ///< an atomic
+  kAtomicLength,      ///< a result buffer that is not 8 bytes
+  kNoReceive,         ///< none comes, and rnr_retry is finite
+  kSilence,           ///< the peer is out of reach
   kMisdeeds,
 };
 [[nodiscard]] std::string_view to_string(Misdeed misdeed);
@@ -74,11 +74,11 @@ struct SendWork {
   Time posted{};
   std::vector<BufferPtr> buffers{};  ///< kept until it is complete
   std::vector<Piece> pieces{};
-  Data data{};          ///< SEND, WRITE: the payload; READ and atomics: what must be read
-  Range target{};       ///< in the peer's zone
+  Data data{};     ///< SEND, WRITE: the payload; READ and atomics: what must be read
+  Range target{};  ///< in the peer's zone
   std::uint64_t operand = 0;
   std::uint64_t compare = 0;
-  int word = -1;        ///< index of a shared word, whose result depends on others
+  int word = -1;  ///< index of a shared word, whose result depends on others
   std::uint64_t remote_address = 0;
   std::uint32_t rkey = 0;
   std::uint32_t first_psn = 0;
@@ -102,7 +102,7 @@ struct ReceiveWork {
 struct Message {
   std::uint64_t number = 0;  ///< its send request's
   Kind kind = Kind::kSend;
-  Data data{};               ///< SEND only
+  Data data{};  ///< SEND only
   std::uint32_t length = 0;
   std::uint32_t immediate = 0;
   bool solicited = false;

@@ -281,8 +281,9 @@ void World::forge() {
   switch (random_.below(8)) {
     case 0:
     case 1:
-    case 2:  // an acknowledgement of what was never sent
-      packet.bth.psn = (high + static_cast<std::uint32_t>(random_.below(1000))) & wire::kMask24;
+    case 2:  // an acknowledgement of what will not have been sent when it arrives either
+      packet.bth.psn =
+          (high + static_cast<std::uint32_t>(random_.between(100'000, 4'000'000))) & wire::kMask24;
       break;
     case 3: path.source = wire::Address::from_ipv4(0x0A4D00FE); break;
     case 4: packet.bth.pkey = 0x1234; break;

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "sim/plan.h"
+#include "sim/world.h"
+
+// Runs whose plans are bent towards one thing, and seeds that found something once.
+
+namespace verbena::sim {
+namespace {
+
+RunCounters run_bent(std::uint64_t first, std::uint64_t last,
+                     const std::function<void(Plan&)>& bend) {
+  RunCounters sum;
+  for (std::uint64_t seed = first; seed <= last; ++seed) {
+    Plan plan = make_plan(seed);
+    bend(plan);
+    const RunReport report = run_plan(plan);
+    EXPECT_EQ(report.failure, "") << "seed " << seed;
+    sum.add(report.counters);
+    if (!report.failure.empty()) break;
+  }
+  return sum;
+}
+
+void calm(Plan& plan) {
+  plan.disturbance = {};
+  plan.pauses = plan.restarts = plan.forgeries = plan.silences = 0;
+}
+
+TEST(Scenario, NothingGoesWrong) {
+  const RunCounters sum = run_bent(1, 5, [](Plan& plan) {
+    calm(plan);
+    plan.misdeed_ppm = 0;
+  });
+  EXPECT_GE(sum.operations, 2500U);
+  EXPECT_EQ(sum.corrupted + sum.dropped + sum.restarts, 0U);
+}
+
+TEST(Scenario, MisdeedsEndConnectionsWithTheirStatus) {
+  const RunCounters sum = run_bent(1, 8, [](Plan& plan) {
+    calm(plan);
+    plan.misdeed_ppm = 40'000;
+  });
+  std::uint64_t misdeeds = 0;
+  for (const std::uint64_t count : sum.misdeeds) misdeeds += count;
+  EXPECT_GE(misdeeds, 50U);
+}
+
+TEST(Scenario, MuchIsLost) {
+  const RunCounters sum = run_bent(1, 5, [](Plan& plan) {
+    calm(plan);
+    plan.gentle = false;
+    plan.disturbance.drop_ppm = 100'000;
+    plan.disturbance.corrupt_ppm = 20'000;
+  });
+  EXPECT_GE(sum.retransmitted, 100U);
+}
+
+TEST(Scenario, ProcessesVanishAndComeBack) {
+  const RunCounters sum = run_bent(1, 5, [](Plan& plan) {
+    calm(plan);
+    plan.restarts = 4;
+  });
+  EXPECT_GE(sum.restarts, 5U);
+}
+
+TEST(Scenario, PathsAreCut) {
+  run_bent(1, 5, [](Plan& plan) {
+    calm(plan);
+    plan.silences = 1;
+    plan.misdeed_ppm = 20'000;
+  });
+}
+
+// Parts of long READs changed in retries, and were never answered.
+TEST(Found, RetriedPartsOfReads) { EXPECT_EQ(run_seed(6).failure, ""); }
+// A full window consumed retries of requests that were never sent.
+TEST(Found, RetriesBehindAFullWindow) { EXPECT_EQ(run_seed(37).failure, ""); }
+
+}  // namespace
+}  // namespace verbena::sim
