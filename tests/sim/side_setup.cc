@@ -356,9 +356,11 @@ void Side::check_deadlines() {
   }
   const bool times_out = terms_.timeout != 0;
   if (connection_.silent && told_at_ != Time{} && now > told_at_) {
-    if (times_out && !sends_.empty() && sends_.front().posted + patience() < now) {
-      fail("the peer is silent, and retries are not exhausted");
-    }
+    // Unsignalled requests at the end may have succeeded before and tell nothing.
+    const bool waits = std::ranges::any_of(sends_, [&](const SendWork& work) {
+      return (work.signaled || terms_.signal_all) && work.posted + patience() < now;
+    });
+    if (times_out && waits) fail("the peer is silent, and retries are not exhausted");
     connection_.broken = true;
   }
   // RNR waits and naps of the peer's program come on top.
