@@ -15,9 +15,8 @@ struct Error {
   std::string message{};
 
   Error() = default;
-  Error(std::errc c)
-      : condition(c) {
-  }  // NOLINT(google-explicit-constructor): `return Error(...)` reads as a value
+  // NOLINTNEXTLINE(google-explicit-constructor): `return Error(...)` reads as a value
+  Error(std::errc c) : condition(c) {}
   Error(std::errc c, std::string text) : condition(c), message(std::move(text)) {}
 };
 
