@@ -38,7 +38,7 @@ struct Setting {
 };
 
 Setting setting_of(const std::string& capture) {
-  static const std::map<std::string, Setting, std::less<>> kSettings = {
+  static const std::map<std::string, Setting, std::less<>> settings = {
       {"rxe-rc-send", {.together = false, .timeout = 14}},
       {"rxe-srq-send", {.together = false, .timeout = 14}},
       {"rxe-rc-write", {.together = false, .timeout = 14}},
@@ -54,8 +54,8 @@ Setting setting_of(const std::string& capture) {
       {"rxe-rc-nak-bounds", {.last = Status::kRemoteAccessError}},
       {"rxe-rc-nak-recv-short", {.last = Status::kRemoteOperationError}},
   };
-  const auto found = kSettings.find(capture);
-  return found == kSettings.end() ? Setting{} : found->second;
+  const auto found = settings.find(capture);
+  return found == settings.end() ? Setting{} : found->second;
 }
 
 SendOpcode opcode_of(const Message& message) {
