@@ -82,16 +82,18 @@ TEST(InterruptGuard, ASignalEndsTheWait) {
   EXPECT_EQ(InterruptGuard::signal(), SIGINT);
 }
 
-/// A pair of which both sides run a script; the server's listens when `listens`.
-PairOutcome pair_of(const std::string& server, const std::string& client, bool listens = true) {
+/// A pair whose client connects to the server, before each does what its script says.
+PairOutcome pair_of(const std::string& server, const std::string& client) {
   const auto port = free_tcp_port();
-  const std::string listen =
-      "import socket; s = socket.create_server(('127.0.0.1', " + std::to_string(*port) + "))\n";
+  const auto address = "(('127.0.0.1', " + std::to_string(*port) + "))\n";
   const InterruptGuard guard;
-  return run_pair({.server = {"/usr/bin/python3", "-c", (listens ? listen : "") + server},
-                   .client = {"/usr/bin/python3", "-c", client},
-                   .port = *port},
-                  {}, kLong);
+  return run_pair(
+      {.server = {"/usr/bin/python3", "-c",
+                  "import socket\ns = socket.create_server" + address + "s.accept()\n" + server},
+       .client = {"/usr/bin/python3", "-c",
+                  "import socket\ns = socket.create_connection" + address + client},
+       .port = *port},
+      {}, kLong);
 }
 
 TEST(ProgramPair, WaitsForTheServerAndKeepsBothOutputs) {
@@ -103,10 +105,16 @@ TEST(ProgramPair, WaitsForTheServerAndKeepsBothOutputs) {
 
 TEST(ProgramPair, SaysWhoFailed) {
   EXPECT_EQ(pair_of("", "raise SystemExit(3)").failure, "the client ended with status 3");
-  EXPECT_EQ(pair_of("s.accept()", "raise SystemExit(3)").failure, "the client ended with status 3");
   EXPECT_EQ(pair_of("raise SystemExit(4)", "").failure, "the server ended with status 4");
-  EXPECT_EQ(pair_of("raise SystemExit(5)", "", false).failure,
-            "the server ended with status 5 before it listened");
+  EXPECT_EQ(pair_of("s.accept()", "raise SystemExit(3)").failure, "the client ended with status 3");
+}
+
+TEST(ProgramPair, SaysWhenTheServerNeverListened) {
+  const auto port = free_tcp_port();
+  const InterruptGuard guard;
+  const auto outcome = run_pair(
+      {.server = {"/bin/sh", "-c", "exit 5"}, .client = {"/bin/true"}, .port = *port}, {}, kLong);
+  EXPECT_EQ(outcome.failure, "the server ended with status 5 before it listened");
 }
 
 TEST(ProgramPair, DoesNotWaitForEver) {

@@ -5,9 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,10 +18,8 @@ namespace verbena::tools {
 namespace {
 
 using testing::Contains;
-using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::StartsWith;
 
 std::vector<std::byte> own_file() {
@@ -27,6 +28,13 @@ std::vector<std::byte> own_file() {
   std::vector<std::byte> bytes(text.size());
   std::memcpy(bytes.data(), text.data(), text.size());
   return bytes;
+}
+
+Elf64_Half own_machine() {
+  Elf64_Ehdr header{};
+  std::ifstream("/proc/self/exe", std::ios::binary)
+      .read(reinterpret_cast<char*>(&header), sizeof header);
+  return header.e_machine;
 }
 
 /// A program of headers only: PT_INTERP, and two libraries named in a dynamic section.
@@ -40,9 +48,7 @@ struct Image {
   Image() {
     std::memcpy(header.e_ident, ELFMAG, SELFMAG);
     header.e_ident[EI_CLASS] = ELFCLASS64;
-    Elf64_Ehdr own{};
-    std::memcpy(&own, own_file().data(), sizeof own);
-    header.e_machine = own.e_machine;
+    header.e_machine = own_machine();
     header.e_phoff = offsetof(Image, segments);
     header.e_phentsize = sizeof(Elf64_Phdr);
     header.e_phnum = 3;
@@ -105,18 +111,19 @@ TEST(ElfFile, SurvivesEveryTruncation) {
     const std::vector<std::byte> cut(image.bytes().begin(),
                                      image.bytes().begin() + static_cast<std::ptrdiff_t>(size));
     const auto elf = parse_elf(cut);
-    if (elf && size < offsetof(Image, strings)) EXPECT_THAT(elf->needed, Each(IsEmpty()));
+    const bool no_names = !elf || size >= offsetof(Image, strings);
+    EXPECT_TRUE(no_names || std::ranges::all_of(elf->needed, &std::string::empty)) << size;
   }
 }
 
 TEST(ElfFile, SurvivesEveryWildByte) {
+  const Image image;
   for (std::size_t at = 0; at < sizeof(Image); ++at) {
     for (const auto wild : {std::byte{0}, std::byte{0x7F}, std::byte{0xFF}}) {
-      const Image image;
       std::vector<std::byte> bytes(image.bytes().begin(), image.bytes().end());
       bytes[at] = wild;
       const auto elf = parse_elf(bytes);
-      if (elf) EXPECT_LE(elf->needed.size(), 4U);
+      EXPECT_LE(elf ? elf->needed.size() : 0, 4U);
     }
   }
 }
