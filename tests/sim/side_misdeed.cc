@@ -163,11 +163,15 @@ bool Side::wrong_local(Misdeed misdeed, SendWork& work) {
     work.length = std::min(work.length, region.range.size);
     const auto by = static_cast<std::uint32_t>(random().below(2) == 0 ? 1 : random().between(1, 9));
     work.pieces.push_back({{region.range.end() - work.length + by, work.length}, region.mr->lkey});
+    // Packets that lie within the region may have gone before the one that does not.
+    const ConstBytes bytes = process_.arena().bytes(work.pieces.front().range);
+    work.data = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
+    work.target = {peer_->zone_->range().offset, work.length};
   } else {
     work.pieces = take_pieces(work.length, 1, work.buffers);
     work.pieces.back().lkey ^= kUnknownKey;
   }
-  post_doomed(std::move(work), IBV_WC_LOC_PROT_ERR, false);
+  post_doomed(std::move(work), IBV_WC_LOC_PROT_ERR, misdeed == Misdeed::kLocalRange);
   return true;
 }
 
@@ -212,6 +216,10 @@ void Side::post_doomed(SendWork work, ibv_wc_status expected, bool may_execute) 
   doomed_ = true;
   doomed_since_ = world_.now();
   doomed_data_ = may_execute ? work.data : nullptr;
+  if (may_execute && work.kind == Kind::kWrite) {
+    ++never_from_;
+    peer_->zone_->post(work.number, work.target.offset, work.data);
+  }
   misdeed_ = work.misdeed;
   expected_error_ = expected;
   say("misdeed: {}", to_string(work.misdeed));
