@@ -25,6 +25,7 @@ struct options {
   int mtu;           // bytes
   int events;        // wait for completion events instead of polling
   uint32_t largest;  // bytes of the largest message
+  int lossy;         // packets get lost on the way
 };
 
 // What each side tells the other.
