@@ -58,7 +58,7 @@ void write_all(const End& end, const End& peer, std::uint32_t count,
 }
 
 TEST_F(NicStress, ThreadsShareAQueuePair) {
-  constexpr std::uint32_t kWrites = 3000;
+  constexpr std::uint32_t kWrites = 1000;
   End a(host, "127.0.0.1", options());
   End b(host, "127.0.0.2", options());
   connect(a, b);
@@ -73,7 +73,7 @@ TEST_F(NicStress, ThreadsShareAQueuePair) {
 }
 
 TEST_F(NicStress, ArmedWaitersMissNothing) {
-  constexpr std::uint64_t kMessages = 2000;
+  constexpr std::uint64_t kMessages = 500;
   End a(host, "127.0.0.1", options());
   End b(host, "127.0.0.2", options());
   connect(a, b);
@@ -114,7 +114,7 @@ TEST_F(NicStress, ArmedWaitersMissNothing) {
 }
 
 TEST_F(NicStress, ObjectsComeAndGoBesideTraffic) {
-  constexpr std::uint32_t kWrites = 2000;
+  constexpr std::uint32_t kWrites = 500;
   End a(host, "127.0.0.1", options());
   End b(host, "127.0.0.2", options());
   connect(a, b);

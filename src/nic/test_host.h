@@ -212,7 +212,7 @@ class ThreadHost final : public HostBase {
   }
   void wake(Nic&) override {}
   [[nodiscard]] Waited wait(const std::function<bool()>& ready, Notifier*) override {
-    while (!ready()) std::this_thread::yield();
+    while (!ready()) std::this_thread::sleep_for(std::chrono::microseconds(20));
     return Waited::kReady;
   }
 
