@@ -358,8 +358,8 @@ static void check_refusal(struct pair* pair) {
     beyond.next = &behind;
     post_send(pair, &beyond);
     struct ibv_wc completion = pair_completion(pair);
-    // The refusal is one packet, and who refuses is in error from then on and answers nothing more: where packets get
-    // lost, the requester may see only silence.
+    // The refusal is one packet, and who refuses is in error from then on and answers nothing more:
+    // where packets get lost, the requester may see only silence.
     const int told = completion.status == IBV_WC_REM_ACCESS_ERR ||
                      (pair->options.lossy && completion.status == IBV_WC_RETRY_EXC_ERR);
     if (completion.wr_id != 111 || !told) {
