@@ -82,8 +82,9 @@ TEST_F(PreloadTest, ThisProgramSeesOurLibraryInsteadOfTheSystems) {
 }
 
 TEST_F(PreloadTest, TheSecondFormServesProgramsByItself) {
-  const Output output = testing::run("env -u VERBENA_ADDR VERBENA_CONFIG= LD_LIBRARY_PATH=" VERBENA_LIBRARY_DIR
-                                     "/verbs ibv_devices 2>&1");
+  const Output output =
+      testing::run("env -u VERBENA_ADDR VERBENA_CONFIG= LD_LIBRARY_PATH=" VERBENA_LIBRARY_DIR
+                   "/verbs ibv_devices 2>&1");
   if (output.status == 127 << 8) GTEST_SKIP() << "no ibv_devices on this machine";
   EXPECT_EQ(output.status, 0) << output.text;
   EXPECT_NE(output.text.find("vrb0"), std::string::npos) << output.text;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an ordinary program finds: the devices of the settings, on one LiveHost. Nothing is started
 // before the first device is opened.
+#include <sys/auxv.h>
+
 #include <atomic>
 #include <mutex>
 
@@ -50,6 +52,10 @@ DeviceSpec make_device(nic::Host& host, const nic::Settings& settings, std::size
 }  // namespace
 
 Result<std::vector<DeviceSpec>> live_devices() {
+  // The environment that the settings come from is the caller's, the privileges are not.
+  if (::getauxval(AT_SECURE) != 0) {
+    return fail(std::errc::operation_not_permitted, "a setuid program gets no software NIC");
+  }
   nic::Settings settings = VERBENA_TRY(nic::load_settings());
   set_log_level(settings.log_level);
   Live& the_live = live();
