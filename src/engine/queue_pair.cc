@@ -231,12 +231,21 @@ Fill QueuePair::fill(TrainBatch& batch, Time now, bool hold) {
   const bool sends = state() == QpState::kRts || state() == QpState::kSqd;
   if (!connected()) return sends ? datagram_.fill(batch) : Fill::kIdle;
   const std::size_t before = batch.size();
-  Fill result = sends ? requester_.fill(batch, now) : Fill::kIdle;
-  const bool waits = hold && batch.size() == before && responder_.only_acknowledgement();
-  if (responder_.has_answers() && !waits && responder_.fill(batch) == Fill::kMore)
-    result = Fill::kMore;
+  const bool acknowledges = responder_.only_acknowledgement();
+  // Programs rely on it that a request is complete before the reply to it arrives, as with every
+  // card that acknowledges at once. One that polls may have its reply first: what was held rides
+  // behind it.
+  const bool answers_first = !acknowledges || !(hold || held_);
+  bool more = answers_first && answer(batch);
+  const Fill result = sends ? requester_.fill(batch, now) : Fill::kIdle;
+  held_ = acknowledges && hold && batch.size() == before;
+  if (!answers_first && !held_) more = answer(batch);
   if (overrun_) enter_error(false);
-  return result;
+  return more ? Fill::kMore : result;
+}
+
+bool QueuePair::answer(TrainBatch& batch) {
+  return responder_.has_answers() && responder_.fill(batch) == Fill::kMore;
 }
 
 std::optional<Time> QueuePair::deadline() const {

@@ -29,8 +29,8 @@ class QueuePair {
   [[nodiscard]] Result<void> modify(const QpAttributes& attributes, std::uint32_t mask);
   void handle(const wire::Packet& packet, const wire::Segment& segment, Time now);
   void handle_timeout(Time now);
-  /// Fills the batch with requests, then answers; with `hold`, a lone acknowledgement stays unless
-  /// a request went.
+  /// Fills the batch with answers, then requests. With `hold`, a lone acknowledgement waits for a
+  /// request and goes behind it.
   [[nodiscard]] Fill fill(TrainBatch& batch, Time now, bool hold);
   void confirm() { datagram_.confirm(); }
   /// Gives back what it holds of its receiver's window; about to be destroyed.
@@ -73,6 +73,8 @@ class QueuePair {
   void enter(QpState from, QpState to);
   void reset();
   [[nodiscard]] bool admissible(const wire::Packet& packet, const wire::Segment& segment);
+  /// Returns whether there is more to answer.
+  [[nodiscard]] bool answer(TrainBatch& batch);
   void note_drained();
   void set_state(QpState state) {
     attributes_.state = state;
@@ -88,6 +90,7 @@ class QueuePair {
   bool established_ = false;   ///< COMM_EST was raised
   bool drain_notify_ = false;  ///< SQ_DRAINED is due
   bool overrun_ = false;       ///< a completion queue refused a completion
+  bool held_ = false;          ///< an acknowledgement waits for a request
   Requester requester_;
   Responder responder_;
   Datagram datagram_;

@@ -38,6 +38,7 @@ class DrivenNic final : public Driven {
   [[nodiscard]] std::optional<Time> next_timeout() const override { return nic_.next_timeout(); }
   [[nodiscard]] int descriptor() const override { return nic_.descriptor(); }
   [[nodiscard]] bool polled(Time now) const override { return nic_.polled(now); }
+  [[nodiscard]] bool polled_lately(Time now) const override { return nic_.polled_lately(now); }
 
  private:
   Nic& nic_;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/log.h"
 #include "nic/nic_impl.h"
 
 namespace verbena::nic {
@@ -42,6 +43,9 @@ Nic::Impl::Impl(Host& the_host, const NicConfig& the_config,
 
 // Called with a shard held, so neither a shard nor the object lock is taken here.
 void Nic::Impl::overrun(CompletionQueue& cq) {
+  log(LogLevel::kError,
+      "{}: a completion queue of {} entries overflowed; its queue pairs go into the error state",
+      config.name, cq.capacity());
   async_events.raise(AsyncEvent{.kind = AsyncKind::kCqError, .cookie = cq.cookie()}, &cq.ledger());
   for_shards_of(cq, [](Shard& shard) { shard.note_overrun(); });
 }
@@ -114,6 +118,7 @@ Result<std::uint32_t> Nic::poll(CompletionQueue* cq, std::span<engine::Completio
   cq->undriven.store(0, std::memory_order_relaxed);
   const engine::Acks acks = impl_->acks(now);
   impl_->for_shards_of(*cq, [&](Shard& shard) { shard.poll(now, acks); });
+  impl_->poll_state.returned(impl_->host.now());
   if (!taken || *taken == completions.size()) return taken;
   const auto more = cq->take(completions.subspan(*taken));
   if (!more) {
@@ -150,6 +155,7 @@ void Nic::ring(QueuePair* qp) {
   // not send them early.
   const bool sends = qp->take_send_posted();
   impl_->shard_of(*qp).ring(*qp, now, sends ? engine::Acks::kSend : impl_->acks(now));
+  impl_->poll_state.returned(impl_->host.now());
 }
 
 Result<void*> Nic::next_event(CompletionChannel* channel) {
@@ -182,5 +188,6 @@ std::optional<Time> Nic::next_timeout(std::optional<Time> at_latest) const {
 
 int Nic::descriptor() const { return impl_->shards.front()->descriptor(); }
 bool Nic::polled(Time now) const { return impl_->poll_state.polled(now); }
+bool Nic::polled_lately(Time now) const { return impl_->poll_state.polled_lately(now); }
 
 }  // namespace verbena::nic

@@ -119,6 +119,8 @@ class Nic {
   /// True while an application thread polls often enough to do the runner's work (POLLED,
   /// `nic.md`).
   [[nodiscard]] bool polled(Time now) const;
+  /// Some thread polled or posted within the last millisecond.
+  [[nodiscard]] bool polled_lately(Time now) const;
 
  private:
   struct Impl;

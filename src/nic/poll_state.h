@@ -11,27 +11,36 @@ namespace verbena::nic {
 
 /// Whether application threads poll so often that nobody else need drive the NIC.
 ///
-/// POLLED begins with the 64th poll that came no more than 10 µs after the one before, and ends 20
-/// µs after the last poll or when a completion queue is armed. Several threads polling count
-/// together; a lost count among them only delays POLLED.
+/// POLLED begins with the 64th poll that came no more than 10 µs after the thread's last call
+/// returned, and ends 20 µs after the last call or when a completion queue is armed. A longer gap
+/// takes kGapCost polls back: a thread that was preempted for a moment goes on polling, one that
+/// polls a little between other work never gets there. Several threads polling count together; a
+/// lost count among them only delays POLLED.
 ///
 /// Threads: all calls are safe from any thread.
 class PollState {
  public:
   static constexpr std::uint32_t kPolls = 64;
-  static constexpr Duration kGap = std::chrono::microseconds(10);
-  static constexpr Duration kSilence = std::chrono::microseconds(20);
+  static constexpr std::uint32_t kGapCost = 16;
+  static constexpr Duration kGap = std::chrono::microseconds(50);
+  static constexpr Duration kSilence = std::chrono::microseconds(50);
+  static constexpr Duration kLately = std::chrono::milliseconds(1);
 
   void poll(Time now) {
     const auto at = now.time_since_epoch().count();
     const auto before = last_.load(std::memory_order_relaxed);
     const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
     if (at - before > kGap.count()) {
-      polls_.store(1, std::memory_order_relaxed);
+      polls_.store(polls > kGapCost ? polls - kGapCost : 1, std::memory_order_relaxed);
     } else if (polls < kPolls) {
       polls_.store(polls + 1, std::memory_order_relaxed);
     }
     last_.store(at, std::memory_order_relaxed);
+  }
+
+  /// A call that did work returns: what it took is no gap.
+  void returned(Time now) {
+    last_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
   }
 
   /// Back to ARMED; returns whether it was POLLED.
@@ -45,6 +54,12 @@ class PollState {
     return polls_.load(std::memory_order_relaxed) >= kPolls &&
            now.time_since_epoch().count() - last_.load(std::memory_order_relaxed) <=
                kSilence.count();
+  }
+
+  /// Some thread has called within kLately: it may be back at any moment.
+  [[nodiscard]] bool polled_lately(Time now) const {
+    return now.time_since_epoch().count() - last_.load(std::memory_order_relaxed) <=
+           kLately.count();
   }
 
  private:

@@ -21,6 +21,7 @@ constexpr Time kNever = Time::max();
 constexpr Time kAtOnce = Time::min();
 constexpr std::size_t kStackSize = 1 << 20;
 constexpr int kFruitless = 1000;
+constexpr int kFruitlessBesidePoller = 4;
 constexpr Duration kBackOff = std::chrono::milliseconds(1);
 constexpr Duration kShortestSleep = std::chrono::microseconds(5);
 
@@ -163,11 +164,17 @@ Time Runner::pass() {
 Time Runner::attend(Entry& entry, Time now, bool woken) {
   if (entry.away) {
     if (entry.driven->polled(now)) {
-      if (now >= entry.tick) entry.tick = now + kTick;
+      if (now >= entry.tick) {
+        entry.pace = std::min(2 * entry.pace, kLongestTick);
+        entry.tick = now + entry.pace;
+      }
       return entry.tick;
     }
     if (now < entry.tick && !woken) return entry.tick;
-    come_back(entry, now);
+    come_back(entry);
+    const Time until = drive(entry, now);
+    if (entry.last_work >= now) note_miss(entry, now);
+    return until;
   } else if (now >= entry.armed_until && entry.driven->polled(now)) {
     leave(entry, now);
     return entry.tick;
@@ -179,16 +186,19 @@ Time Runner::drive(Entry& entry, Time now) {
   bool worked = false;
   for (int i = 0; i < kRounds; ++i) {
     if (!entry.driven->progress(now, kBudget)) {
-      // A descriptor that stays readable with nothing to read must not spin for ever.
+      // A descriptor that stays readable with nothing to read must not spin for ever, nor beside
+      // an application thread that is about to read it.
       entry.fruitless = worked || !entry.readable ? 0 : entry.fruitless + 1;
       entry.readable = false;
-      if (entry.fruitless > kFruitless) {
+      const bool lately = entry.driven->polled_lately(now);
+      if (entry.fruitless > (lately ? kFruitlessBesidePoller : kFruitless)) {
         entry.fruitless = 0;
         leave(entry, now);
-        entry.tick = now + kBackOff;
+        if (!lately) entry.tick = now + kBackOff;
         return entry.tick;
       }
-      if (entry.last_work != Time::min() && now - entry.last_work < kStayAwake) return kAtOnce;
+      const bool stream = entry.last_work != Time::min() && now - entry.last_work < kStayAwake;
+      if (stream && !lately) return kAtOnce;
       const std::optional<Time> next = entry.driven->next_timeout();
       if (!next) return kNever;
       return std::max(*next, now + kShortestSleep);
@@ -204,13 +214,17 @@ Time Runner::drive(Entry& entry, Time now) {
 void Runner::leave(Entry& entry, Time now) {
   if (entry.fd >= 0) sys::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, entry.fd, nullptr);
   entry.away = true;
+  entry.pace = kTick;
   entry.tick = now + kTick;
 }
 
-void Runner::come_back(Entry& entry, Time now) {
+void Runner::come_back(Entry& entry) {
   epoll_event event{.events = EPOLLIN, .data = {.fd = entry.fd}};
   if (entry.fd >= 0) sys::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, entry.fd, &event);
   entry.away = false;
+}
+
+void Runner::note_miss(Entry& entry, Time now) {
   if (entry.misses == 0 || now - entry.first_miss > kMissWindow) {
     entry.misses = 0;
     entry.first_miss = now;

@@ -30,6 +30,7 @@ class Driven {
   [[nodiscard]] virtual std::optional<Time> next_timeout() const = 0;
   [[nodiscard]] virtual int descriptor() const = 0;
   [[nodiscard]] virtual bool polled(Time now) const = 0;
+  [[nodiscard]] virtual bool polled_lately(Time now) const = 0;
 };
 
 /// The process's one background thread, "verbena-runner": it drives NICs while no application
@@ -38,18 +39,20 @@ class Driven {
 ///
 /// While an application thread polls a NIC, the runner leaves it alone: it takes the NIC's socket
 /// out of epoll, since waking up for each packet would cost the poller microseconds, and looks
-/// every kTick whether the thread is still there. After kMisses times within kMissWindow that it
+/// whether the thread is still there: after kTick, then at intervals that double up to
+/// kLongestTick, because each look interrupts the poller (20 to 50 µs in a virtual machine). After kMisses times within kMissWindow that it
 /// was not, the NIC stays in epoll for kArmed (`nic.md`, Progress).
 ///
 /// Threads: all calls from any thread but the runner's own; wake() from that one too.
 class Runner final : public Watcher {
  public:
   static constexpr Duration kTick = std::chrono::microseconds(100);
+  static constexpr Duration kLongestTick = std::chrono::microseconds(800);
   static constexpr Duration kArmed = std::chrono::milliseconds(100);
   static constexpr int kMisses = 8;
   static constexpr Duration kMissWindow = std::chrono::milliseconds(10);
   /// How long it stays awake behind the last packet: sleeping and waking for each batch of a stream
-  /// costs more.
+  /// costs more. Not where an application thread polled lately: it may be waiting for the processor.
   static constexpr Duration kStayAwake = std::chrono::microseconds(30);
 
   /// `clock` tells the time of `Timeline`; `ledger` outlives the runner. The thread is started by
@@ -76,6 +79,7 @@ class Runner final : public Watcher {
     bool away = false;      ///< out of epoll, because an application thread polls
     bool readable = false;  ///< says epoll
     Time tick{};            ///< when to look again, while away
+    Duration pace{};        ///< the interval before that
     Time armed_until{};
     int misses = 0;
     Time first_miss{};
@@ -95,7 +99,9 @@ class Runner final : public Watcher {
   [[nodiscard]] Time attend(Entry& entry, Time now, bool woken);
   [[nodiscard]] Time drive(Entry& entry, Time now);
   void leave(Entry& entry, Time now);
-  void come_back(Entry& entry, Time now);
+  void come_back(Entry& entry);
+  /// Something waited for the runner while it was away.
+  void note_miss(Entry& entry, Time now);
   void sleep(Time until);
   void dispatch(int fd);
 

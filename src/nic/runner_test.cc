@@ -58,6 +58,7 @@ class FakeNic final : public Driven {
     looks.fetch_add(1);
     return is_polled.load();
   }
+  [[nodiscard]] bool polled_lately(Time) const override { return is_polled.load(); }
   void arrive() {
     const std::uint64_t one = 1;
     ASSERT_EQ(sys::write(fd_.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
@@ -229,6 +230,7 @@ TEST_F(RunnerTest, ADescriptorThatStaysReadableDoesNotSpinForEver) {
     [[nodiscard]] std::optional<Time> next_timeout() const override { return std::nullopt; }
     [[nodiscard]] int descriptor() const override { return fd; }
     [[nodiscard]] bool polled(Time) const override { return false; }
+    [[nodiscard]] bool polled_lately(Time) const override { return false; }
     int fd;
   } stuck(other.get());
   ASSERT_TRUE(runner_.adopt(stuck));
