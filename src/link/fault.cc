@@ -8,6 +8,7 @@ namespace verbena::link {
 namespace {
 
 constexpr std::size_t kBatch = 64;
+constexpr int kRefills = 64;                        // batches lost as a whole within one receive
 constexpr std::uint8_t kCongestionExperienced = 3;  // of the two ECN bits
 
 bool has(const std::array<bool, kFaults>& decision, Fault fault) {
@@ -133,8 +134,10 @@ std::size_t FaultLink::receive(std::span<wire::Segment> segments, Time now) {
   for (Slot& slot : slots_) {
     if (slot.state == Slot::State::kLent) slot.state = Slot::State::kFree;
   }
-  // Another batch of the inner link would take away what was handed out of this one.
-  bool may_refill = batch_taken_ == batch_size_ && !duplicate_;
+  // Another batch of the inner link would take away what was handed out of this one. A batch that
+  // is lost as a whole is followed by the next: zero would say that there is none.
+  bool lent = batch_taken_ != batch_size_ || duplicate_;
+  int refills = 0;
   std::size_t filled = 0;
   while (filled < segments.size()) {
     if (Slot* const slot = next_due(now); slot != nullptr) {
@@ -145,11 +148,13 @@ std::size_t FaultLink::receive(std::span<wire::Segment> segments, Time now) {
       segments[filled++] = *duplicate_;
       duplicate_.reset();
     } else if (batch_taken_ < batch_size_) {
+      const std::size_t before = filled;
       take(batch_[batch_taken_++], now, segments, filled);
-    } else if (may_refill) {
-      may_refill = false;
+      lent = lent || filled != before || duplicate_;
+    } else if (!lent && refills++ < kRefills) {
       batch_taken_ = 0;
       batch_size_ = inner_->receive(batch_, now);
+      if (batch_size_ == 0) break;
     } else {
       break;
     }

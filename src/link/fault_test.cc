@@ -195,6 +195,41 @@ TEST_F(FaultLinkTest, ACorruptOrHeldDuplicateKeepsItsBytes) {
     EXPECT_NE(std::ranges::find(received_, numbered(i)), received_.end()) << i;
 }
 
+/// Zero would tell the caller that nothing has come.
+TEST_F(FaultLinkTest, ALostBatchIsNotTheEnd) {
+  make("drop@1-200");
+  arrive(1, 203);
+  std::array<wire::Segment, 64> segments;
+  EXPECT_EQ(link_->receive(segments, kStart), 3U);
+  EXPECT_EQ(link_->receive(segments, kStart), 0U);
+}
+
+/// What one call hands out is never overwritten by a batch that the same call fetches.
+TEST_F(FaultLinkTest, ABatchOfWhichSomethingWasHandedOutIsTheLast) {
+  make("drop@1-64,drop@66-128");
+  arrive(1, 192);
+  std::array<wire::Segment, 256> segments;
+  EXPECT_EQ(link_->receive(segments, kStart), 1U);
+  EXPECT_EQ(load_be<std::uint32_t>(segments[0].datagram.data() + 4), 65U);
+  EXPECT_EQ(link_->receive(segments, kStart), 64U);
+  make("delay@1-64,duplicate@64,delay_time=1ms");
+  arrive(1, 128);
+  EXPECT_EQ(link_->receive(segments, kStart), 1U);
+  EXPECT_EQ(load_be<std::uint32_t>(segments[0].datagram.data() + 4), 64U);
+}
+
+/// A plan that loses everything does not keep a caller for as long as a flood lasts.
+TEST_F(FaultLinkTest, AFloodThatIsLostEndsTheCall) {
+  make("drop=100%");
+  arrive(1, 10'000);
+  std::array<wire::Segment, 64> segments;
+  EXPECT_EQ(link_->receive(segments, kStart), 0U);
+  EXPECT_FALSE(inner_->incoming.empty());
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(link_->receive(segments, kStart), 0U);
+  EXPECT_TRUE(inner_->incoming.empty());
+  EXPECT_EQ(count(Fault::kDrop), 10'000U);
+}
+
 TEST_F(FaultLinkTest, StorageIsBounded) {
   make("delay=100%,delay_time=1ms");
   arrive(1, FaultLink::kMaxHeld + 10);
