@@ -71,7 +71,7 @@ void Requester::reset() {
   window_ = nullptr;
   oldest_ = cursor_ = assigned_ = qp_.config().send_queue->tail();
   qp_.config().send_queue->clear();
-  next_psn_ = cursor_psn_ = unacked_psn_ = high_psn_ = 0;
+  next_psn_ = cursor_psn_ = unacked_psn_ = high_psn_ = resumed_psn_ = 0;
   recovering_ = false;
   local_error_.reset();
   ack_deadline_.reset();
@@ -81,7 +81,7 @@ void Requester::reset() {
 void Requester::start() {
   const QpAttributes& attributes = qp_.attributes();
   window_ = &core_.windows.of(attributes.path.destination, attributes.destination_qp);
-  next_psn_ = cursor_psn_ = unacked_psn_ = high_psn_ = attributes.sq_psn;
+  next_psn_ = cursor_psn_ = unacked_psn_ = high_psn_ = resumed_psn_ = attributes.sq_psn;
   retries_left_ = attributes.retry_count;
   rnr_retries_left_ = attributes.rnr_retry;
 }
@@ -213,6 +213,7 @@ Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {
   const bool admitted =
       incoming_charge_ == 0 || core_.incoming.admits(packet_cost(wqe), count) != 0;
   if (!admitted) return Fill::kBlocked;
+  if (index % wqe.read_part != 0) resumed_psn_ = cursor_psn_;
 
   const std::uint32_t offset = index * mtu;
   wire::Train& train = batch.next();
@@ -339,22 +340,46 @@ void Requester::handle_read_response(const wire::Packet& packet, Time now) {
   const bool in_order = acknowledge_before(psn, now);
   if (oldest_ == assigned_) return;
   SendWqe& wqe = qp_.config().send_queue->at(oldest_);
-  if (wqe.request.opcode != SendOpcode::kRead || !in_order || psn != unacked_psn_) {
-    if (in_order && psn == unacked_psn_) return fail_oldest(Status::kBadResponseError);
-    if (!mutant(Mutant::kReadResponsePlacedTwice) || wqe.request.opcode != SendOpcode::kRead)
-      return recover();
-  }
+  const bool read = wqe.request.opcode == SendOpcode::kRead;
+  const bool misplaced = read && mutant(Mutant::kReadResponsePlacedTwice);
+  if ((!in_order || psn != unacked_psn_) && !misplaced) return recover();
+  if (!read) return fail_oldest(Status::kBadResponseError);
   const std::uint32_t mtu = qp_.attributes().path_mtu;
   const auto index = static_cast<std::uint32_t>(psn_distance(unacked_psn_, wqe.first_psn));
+  if (!right_place(packet.info().place, wqe, index) && !misplaced) {
+    return fail_oldest(Status::kBadResponseError);
+  }
   const bool last = index + 1 == wqe.psn_count;
   const std::uint32_t offset = index * mtu;
   const std::uint32_t expected = last ? wqe.length - offset : mtu;
-  if (packet.payload.size() != expected) return fail_oldest(Status::kBadResponseError);
+  // Of the right place but too short or too long: the status that Linux's drivers report (qib).
+  if (packet.payload.size() != expected) return fail_oldest(Status::kLocalLengthError);
   if (!scatter(core_.memory, wqe.request.pieces, offset, packet.payload, qp_.config().pd)) {
     return fail_oldest(Status::kLocalProtectionError);
   }
   core_.counters.bytes_received += packet.payload.size();
   pass(wqe, psn_add(unacked_psn_, 1), now);
+}
+
+/// Whether a READ response with this place in its message may carry packet `index` of the READ.
+///
+/// The answers to each part begin with FIRST and end with LAST, or are one ONLY. A retry that asks
+/// for the tail of a part is answered with FIRST at its start by some responders (ours) and with
+/// MIDDLE by others (rxe, for a repetition that begins behind the original request's first PSN);
+/// what was sent before the retry may still come, too. Anything else is an opcode that nobody asked
+/// for: IBV_WC_BAD_RESP_ERR.
+bool Requester::right_place(wire::Place place, const SendWqe& wqe, std::uint32_t index) const {
+  const std::uint32_t in_part = index % wqe.read_part;
+  const bool begins = in_part == 0;
+  const bool ends = in_part + 1 == wqe.read_part || index + 1 == wqe.psn_count;
+  const bool may_begin = begins || resumed_psn_ == unacked_psn_;
+  switch (place) {
+    case wire::Place::kFirst: return may_begin && !ends;
+    case wire::Place::kMiddle: return !begins && !ends;
+    case wire::Place::kLast: return !begins && ends;
+    case wire::Place::kOnly: return may_begin && ends;
+  }
+  return false;
 }
 
 void Requester::handle_atomic_response(const wire::Packet& packet, Time now) {

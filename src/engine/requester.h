@@ -71,6 +71,7 @@ class Requester {
   void handle_rnr_nak(const wire::Packet& packet, Time now);
   void handle_read_response(const wire::Packet& packet, Time now);
   void handle_atomic_response(const wire::Packet& packet, Time now);
+  [[nodiscard]] bool right_place(wire::Place place, const SendWqe& wqe, std::uint32_t index) const;
   [[nodiscard]] bool acknowledge_before(std::uint32_t end_psn, Time now);
   void pass(SendWqe& wqe, std::uint32_t end_psn, Time now);
   void note_progress(Time now);
@@ -91,7 +92,8 @@ class Requester {
   std::uint32_t next_psn_ = 0;  ///< for the next work request that gets PSNs
   std::uint32_t cursor_psn_ = 0;
   std::uint32_t unacked_psn_ = 0;
-  std::uint32_t high_psn_ = 0;  ///< one beyond the highest PSN that was ever asked for or sent
+  std::uint32_t high_psn_ = 0;     ///< one beyond the highest PSN that was ever asked for or sent
+  std::uint32_t resumed_psn_ = 0;  ///< where the latest retry inside a part of a READ began
 
   std::vector<Outstanding> outstanding_;  ///< oldest first; room for 256
   std::uint32_t outgoing_charge_ = 0;

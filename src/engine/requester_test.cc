@@ -195,6 +195,36 @@ TEST_F(Requests, PartsOfALongReadAreTheSameInRetries) {
   EXPECT_TRUE(same(a, 0, b, 0, 100'000));
 }
 
+/// Each part is a READ of its own on the wire: its answer ends with LAST, and the next one's begins
+/// with FIRST.
+TEST_F(Requests, TheAnswerToEachPartOfALongReadIsAMessage) {
+  for (const bool end : {true, false}) {
+    End reader{0x7F000001, 0x111};
+    End holder{0x7F000002, 0x222};
+    bring_up(reader, holder, {.mtu = 256}, 100, 1100);
+    bring_up(holder, reader, {.mtu = 256}, 1100, 100);
+    ASSERT_TRUE(reader.send(read_from(holder, 0), {reader.piece(0, 100'000)}, now));
+    for (const Datagram& request : collect(reader)) deliver(holder, request);
+    const std::vector<Datagram> responses = collect(holder);
+    const auto last =
+        std::ranges::find(responses, wire::Place::kLast,
+                          [](const Datagram& datagram) { return datagram.packet().info().place; });
+    ASSERT_GT(responses.end() - last, 1) << "the READ has one part only";
+    const auto wrong = end ? last : last + 1;
+    for (auto right = responses.begin(); right != wrong; ++right) deliver(reader, *right);
+    ASSERT_EQ(reader.engine.state(*reader.qp), QpState::kRts);
+
+    wire::Packet packet = wrong->packet();
+    packet.bth.opcode = Opcode::kRcReadResponseMiddle;
+    Datagram datagram{.bytes = std::vector<std::byte>(wire::encoded_size(packet)),
+                      .path = wrong->path};
+    wire::encode(packet, datagram.bytes);
+    deliver(reader, datagram);
+    EXPECT_EQ(reader.sent.take().status, Status::kBadResponseError);
+    EXPECT_EQ(reader.engine.state(*reader.qp), QpState::kErr);
+  }
+}
+
 TEST_F(Requests, SilentPeerExhaustsRetries) {
   connect({.retries = 2});
   int sent = 0;

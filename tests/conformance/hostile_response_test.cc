@@ -23,6 +23,9 @@ const Opcode kResponses[] = {Opcode::kRcAcknowledge,       Opcode::kRcAtomicAckn
                              Opcode::kRcReadResponseFirst, Opcode::kRcReadResponseMiddle,
                              Opcode::kRcReadResponseLast,  Opcode::kRcReadResponseOnly};
 
+const Opcode kReadResponses[] = {Opcode::kRcReadResponseFirst, Opcode::kRcReadResponseMiddle,
+                                 Opcode::kRcReadResponseLast, Opcode::kRcReadResponseOnly};
+
 /// A request of the victim's own is under way.
 class HostileResponses : public testing::Test {
  protected:
@@ -53,6 +56,15 @@ class HostileResponses : public testing::Test {
     packet.aeth.kind = kind;
     packet.aeth.value = value;
     return packet;
+  }
+
+  /// The first `count` packets of the answer to a READ of kReadLength, as they should be.
+  static void answer_read(Victim& victim, std::uint32_t count) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const Opcode good = i == 0 ? Opcode::kRcReadResponseFirst : Opcode::kRcReadResponseMiddle;
+      EXPECT_TRUE(victim.ask(response(victim, good, kPsn + i, 1024)).empty());
+    }
+    victim.expect_changes_only_in(Victim::kLocal, Victim::kLocal + std::size_t{count} * 1024);
   }
 
   /// Nothing has come of it: no completion, no packet, no byte.
@@ -194,7 +206,7 @@ TEST_F(HostileResponses, AnswersOfAnotherKind) {
                 Status::kBadResponseError);
 }
 
-/// A READ response of another length than asked is a bad response, and no byte of it is placed.
+/// A READ response of another length than asked ends the READ, and no byte of it is placed.
 TEST_F(HostileResponses, ReadResponsesOfTheWrongLength) {
   struct Case {
     std::uint32_t index;
@@ -203,7 +215,6 @@ TEST_F(HostileResponses, ReadResponsesOfTheWrongLength) {
   };
   const Case cases[] = {
       {0, Opcode::kRcReadResponseFirst, {0, 1, 1023, 1025, 2048, 2500, 4096}},
-      {0, Opcode::kRcReadResponseOnly, {0, 2500, 8192}},
       {1, Opcode::kRcReadResponseMiddle, {0, 1, 1023, 1025, 2048}},
       {2, Opcode::kRcReadResponseLast, {0, 1, 451, 453, 1024, 4096}},
   };
@@ -212,13 +223,95 @@ TEST_F(HostileResponses, ReadResponsesOfTheWrongLength) {
       SCOPED_TRACE(std::string(wire::info(test.opcode).name) + " of " + std::to_string(size));
       Victim victim;
       ask(victim, SendOpcode::kRead, kReadLength);
-      for (std::uint32_t i = 0; i < test.index; ++i) {
-        const Opcode good = i == 0 ? Opcode::kRcReadResponseFirst : Opcode::kRcReadResponseMiddle;
-        EXPECT_TRUE(victim.ask(response(victim, good, kPsn + i, 1024)).empty());
-      }
-      victim.expect_changes_only_in(Victim::kLocal, Victim::kLocal + test.index * 1024);
+      answer_read(victim, test.index);
       expect_failed(victim, response(victim, test.opcode, kPsn + test.index, size),
-                    Status::kBadResponseError);
+                    Status::kLocalLengthError);
+    }
+  }
+  for (const std::size_t size : {0u, 7u, 9u, 1024u, 8192u}) {
+    Victim victim;
+    ask(victim, SendOpcode::kRead, 8);
+    expect_failed(victim, response(victim, Opcode::kRcReadResponseOnly, kPsn, size),
+                  Status::kLocalLengthError);
+  }
+}
+
+/// A READ response that stands elsewhere in its message than the packet that was asked for carries
+/// an opcode that nobody expects there (IBV_WC_BAD_RESP_ERR), whatever its length.
+TEST_F(HostileResponses, ReadResponsesInTheWrongPlace) {
+  constexpr Opcode kRight[] = {Opcode::kRcReadResponseFirst, Opcode::kRcReadResponseMiddle,
+                               Opcode::kRcReadResponseLast};
+  for (const Opcode opcode : kReadResponses) {
+    for (std::uint32_t index = 0; index < std::size(kRight); ++index) {
+      for (const std::size_t size : {std::size_t{0}, std::size_t{1024}, std::size_t{452}}) {
+        if (opcode == kRight[index]) continue;
+        SCOPED_TRACE(std::string(wire::info(opcode).name) + " of " + std::to_string(size) + " at " +
+                     std::to_string(index));
+        Victim victim;
+        ask(victim, SendOpcode::kRead, kReadLength);
+        answer_read(victim, index);
+        expect_failed(victim, response(victim, opcode, kPsn + index, size),
+                      Status::kBadResponseError);
+      }
+    }
+    if (opcode == Opcode::kRcReadResponseOnly) continue;
+    SCOPED_TRACE(std::string(wire::info(opcode).name) + " instead of ONLY");
+    Victim victim;
+    ask(victim, SendOpcode::kRead, 8);
+    expect_failed(victim, response(victim, opcode, kPsn, 8), Status::kBadResponseError);
+  }
+  Victim victim;
+  ask(victim, SendOpcode::kRead, kReadLength);
+  answer_read(victim, 2);
+  expect_done(victim, response(victim, Opcode::kRcReadResponseLast, kPsn + 2, 452));
+}
+
+/// The answer to a retry that asks for a tail begins with FIRST (our responder) or goes on with
+/// MIDDLE (rxe, and what was under way before the retry): both are right, there and nowhere else.
+TEST_F(HostileResponses, ReadResponsesToARetry) {
+  struct Case {
+    std::uint32_t lost;           ///< from this packet on
+    std::vector<Opcode> answers;  ///< to the retry
+    std::uint32_t right;          ///< so many of them are accepted
+  };
+  using enum Opcode;
+  const Case cases[] = {
+      {1, {kRcReadResponseFirst, kRcReadResponseLast}, 2},
+      {1, {kRcReadResponseMiddle, kRcReadResponseLast}, 2},
+      {1, {kRcReadResponseLast}, 0},
+      {1, {kRcReadResponseOnly}, 0},
+      {1, {kRcReadResponseFirst, kRcReadResponseOnly}, 1},
+      {1, {kRcReadResponseMiddle, kRcReadResponseFirst}, 1},
+      {2, {kRcReadResponseOnly}, 1},
+      {2, {kRcReadResponseLast}, 1},
+      {2, {kRcReadResponseFirst}, 0},
+      {2, {kRcReadResponseMiddle}, 0},
+      {0, {kRcReadResponseFirst, kRcReadResponseMiddle, kRcReadResponseLast}, 3},
+      {0, {kRcReadResponseMiddle}, 0},
+  };
+  for (const Case& test : cases) {
+    SCOPED_TRACE(std::to_string(test.lost) + ", " + std::string(wire::info(test.answers[0]).name));
+    Victim victim;
+    ask(victim, SendOpcode::kRead, kReadLength);
+    answer_read(victim, test.lost);
+    // A sign of loss: an ACK of the whole READ.
+    const auto again = victim.ask(answer(victim, Aeth::Kind::kAck, 31, kPsn + 2));
+    ASSERT_EQ(again.size(), 1u);
+    ASSERT_EQ(again.front().packet.bth.psn, kPsn + test.lost);
+    for (std::uint32_t i = 0; i < test.answers.size(); ++i) {
+      const std::uint32_t index = test.lost + i;
+      const bool last = index == 2;
+      const wire::Packet packet =
+          response(victim, test.answers[i], kPsn + index, last ? 452 : 1024);
+      if (i == test.right) {
+        expect_failed(victim, packet, Status::kBadResponseError);
+      } else if (last) {
+        expect_done(victim, packet);
+      } else {
+        EXPECT_TRUE(victim.ask(packet).empty());
+        EXPECT_TRUE(victim.alive());
+        victim.expect_changes_only_in(Victim::kLocal, Victim::kLocal + kReadLength);
+      }
     }
   }
 }
