@@ -18,6 +18,7 @@ namespace {
 /// does.
 class QpList {
  public:
+  /// `capacity` is a power of two.
   QpList(std::size_t capacity, bool QueuePair::Hooks::* flag) : slots_(capacity), flag_(flag) {}
 
   [[nodiscard]] bool empty() const { return size_ == 0; }
@@ -26,12 +27,12 @@ class QpList {
   void push(QueuePair& qp) {
     if (qp.hooks.*flag_) return;
     qp.hooks.*flag_ = true;
-    slots_[(head_ + size_++) % slots_.size()] = &qp;
+    slots_[(head_ + size_++) & (slots_.size() - 1)] = &qp;
   }
 
   [[nodiscard]] QueuePair& pop() {
     QueuePair& qp = *slots_[head_];
-    head_ = (head_ + 1) % slots_.size();
+    head_ = (head_ + 1) & (slots_.size() - 1);
     --size_;
     qp.hooks.*flag_ = false;
     return qp;

@@ -146,6 +146,9 @@ void QueuePair::reset() {
 void QueuePair::enter_error(bool keep_answers) {
   if (state() == QpState::kErr) return;
   set_state(QpState::kErr);
+  // With the fence of Shard::wants_receives(): either the flush sees a receive that is being
+  // posted, or its poster sees the state.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!connected()) {
     datagram_.flush_sends();
     return datagram_.flush_receives();

@@ -44,7 +44,7 @@ bool IcrcCheck::holds(const wire::Segment& segment) {
 
   // A batch's packets are numbered by their position wherever the sender's kernel segmented it in
   // software, and that is nearly always.
-  if (wire::icrc(segment.path, segment.position, covered) == icrc) {
+  if (memo_.icrc(segment.path, segment.position, covered) == icrc) {
     Source& source = source_of(segment.path);
     source.last = segment.position;
     source.known = true;

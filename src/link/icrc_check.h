@@ -7,6 +7,7 @@
 #include <span>
 
 #include "wire/address.h"
+#include "wire/icrc_memo.h"
 #include "wire/train.h"
 
 namespace verbena::link {
@@ -52,6 +53,7 @@ class IcrcCheck {
 
   Mode mode_;
   Counters counters_{};
+  wire::IcrcMemo memo_;
   std::array<Source, kSources> sources_{};
 };
 

@@ -133,7 +133,7 @@ void UdpLink::stage(const wire::Train& train, const wire::TrainPacket& packet,
   wire::copy_payload(train, packet, to + packet.header_size);
   std::byte* const end =
       std::fill_n(to + packet.header_size + packet.payload_size, packet.pad_count, std::byte{0});
-  wire::store_icrc(end, wire::icrc(path_, index, ConstBytes(to, size - wire::kIcrcSize)));
+  wire::store_icrc(end, icrc_.icrc(path_, index, ConstBytes(to, size - wire::kIcrcSize)));
   staged_ += size;
   ++segments_;
 }

@@ -14,6 +14,7 @@
 #include "link/send_batch.h"
 #include "link/udp_socket.h"
 #include "wire/address.h"
+#include "wire/icrc_memo.h"
 
 namespace verbena::link {
 
@@ -102,6 +103,7 @@ class UdpLink final : public Link {
   // Packets staged for one send, all of one path.
   AlignedBuffer staging_;
   SendBatch batch_;
+  wire::IcrcMemo icrc_;
   wire::Path path_{};  ///< as it will stand on the wire
   std::size_t staged_ = 0;
   std::size_t segment_size_ = 0;

@@ -41,14 +41,51 @@ TEST(PollState, PolledAfterManyPollsWithoutAGap) {
   Time now{1s};
   for (std::uint32_t i = 0; i < PollState::kPolls; ++i) {
     EXPECT_FALSE(state.polled(now));
-    now += 10us;
+    now += PollState::kGap;
     state.poll(now);
   }
   EXPECT_TRUE(state.polled(now));
-  EXPECT_TRUE(state.polled(now + 20us));
-  EXPECT_FALSE(state.polled(now + 21us));
-  state.poll(now + 11us);  // a gap begins the count anew
-  EXPECT_FALSE(state.polled(now + 11us));
+  EXPECT_TRUE(state.polled(now + PollState::kSilence));
+  EXPECT_FALSE(state.polled(now + PollState::kSilence + 1ns));
+}
+
+TEST(PollState, AGapTakesSomePollsBack) {
+  PollState state;
+  Time now{1s};
+  for (std::uint32_t i = 0; i <= PollState::kPolls; ++i) state.poll(now);
+  now += PollState::kGap + 1ns;
+  state.poll(now);
+  for (std::uint32_t i = 0; i < PollState::kGapCost; ++i) {
+    EXPECT_FALSE(state.polled(now));
+    state.poll(now);
+  }
+  EXPECT_TRUE(state.polled(now));
+  // Whoever polls less between gaps than a gap costs never gets there.
+  for (int i = 0; i < 100; ++i) {
+    now += PollState::kGap + 1ns;
+    for (std::uint32_t k = 0; k < PollState::kGapCost; ++k) state.poll(now);
+  }
+  EXPECT_FALSE(state.polled(now));
+}
+
+TEST(PollState, WorkInsideACallIsNoGap) {
+  PollState state;
+  Time now{1s};
+  for (std::uint32_t i = 0; i <= PollState::kPolls; ++i) state.poll(now);
+  now += 100 * PollState::kGap;
+  state.returned(now);
+  EXPECT_TRUE(state.polled(now));
+  state.poll(now + PollState::kGap);
+  EXPECT_TRUE(state.polled(now + PollState::kGap));
+}
+
+TEST(PollState, RemembersForAWhileThatSomebodyPolled) {
+  PollState state;
+  const Time now{1s};
+  EXPECT_FALSE(state.polled_lately(now));
+  state.poll(now);
+  EXPECT_TRUE(state.polled_lately(now + PollState::kLately));
+  EXPECT_FALSE(state.polled_lately(now + PollState::kLately + 1ns));
 }
 
 TEST(PollState, ArmingEndsIt) {

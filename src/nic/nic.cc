@@ -118,13 +118,13 @@ Result<std::uint32_t> Nic::poll(CompletionQueue* cq, std::span<engine::Completio
   cq->undriven.store(0, std::memory_order_relaxed);
   const engine::Acks acks = impl_->acks(now);
   impl_->for_shards_of(*cq, [&](Shard& shard) { shard.poll(now, acks); });
-  impl_->poll_state.returned(impl_->host.now());
   if (!taken || *taken == completions.size()) return taken;
   const auto more = cq->take(completions.subspan(*taken));
   if (!more) {
     if (*taken > 0) return taken;  // the next poll reports the overrun
     return more;
   }
+  if (*more > 0) impl_->poll_state.returned(impl_->host.now());
   return *taken + *more;
 }
 
@@ -150,11 +150,12 @@ Result<void> Nic::post_receive(QueuePair* qp, const engine::ReceiveRequest& requ
 }
 
 void Nic::ring(QueuePair* qp) {
-  const Time now = impl_->host.now();
-  // A reply takes the held acknowledgements with it; a receive that is posted before the reply does
-  // not send them early.
+  Shard& shard = impl_->shard_of(*qp);
   const bool sends = qp->take_send_posted();
-  impl_->shard_of(*qp).ring(*qp, now, sends ? engine::Acks::kSend : impl_->acks(now));
+  if (!sends && !shard.wants_receives(*qp)) return;
+  const Time now = impl_->host.now();
+  // A reply takes the held acknowledgements with it.
+  shard.ring(*qp, now, sends ? engine::Acks::kSend : impl_->acks(now));
   impl_->poll_state.returned(impl_->host.now());
 }
 

@@ -158,6 +158,7 @@ TEST(Runner, StaysArmedAfterMisses) {
     ASSERT_TRUE(comes([&] { return nic.looks.load() > looks; })) << miss;
     nic.is_polled.store(false);
     const int calls = nic.calls.load();
+    nic.arrive();
     ASSERT_TRUE(comes([&] {
       runner.wake();
       return nic.calls.load() > calls;

@@ -85,6 +85,11 @@ void Shard::ring(QueuePair& qp, Time now, Acks acks) {
   if (wake) wake_();
 }
 
+bool Shard::wants_receives(const QueuePair& qp) const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return qp.transport != nullptr && engine_.state(*qp.transport) == QpState::kErr;
+}
+
 bool Shard::progress(Time now, std::uint32_t budget) {
   bool worked = false;
   std::uint32_t left = budget;

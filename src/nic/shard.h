@@ -51,6 +51,9 @@ class Shard {
   void poll(Time now, engine::Acks acks);
   /// Rings the queue pair's bell and serves it when nobody else does: sends, does not receive.
   void ring(QueuePair& qp, Time now, engine::Acks acks);
+  /// After a post to the receive queue: whether the engine has to look at it now, which is to flush
+  /// it. Else it waits there for a packet.
+  [[nodiscard]] bool wants_receives(const QueuePair& qp) const;
   /// Turns until nothing comes and nothing goes, at most `budget` datagrams; for the host, which is
   /// not woken by it. Returns whether there was something to do.
   bool progress(Time now, std::uint32_t budget);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -31,6 +32,11 @@ struct Address {
   [[nodiscard]] std::uint32_t ipv4() const;  ///< host order; is_ipv4() holds
 
   auto operator<=>(const Address&) const = default;
+  /// As two words: per packet and several times, where comparing std::byte arrays goes byte by byte.
+  [[nodiscard]] bool operator==(const Address& other) const {
+    using Words = std::array<std::uint64_t, 2>;
+    return std::bit_cast<Words>(gid) == std::bit_cast<Words>(other.gid);
+  }
 };
 
 /// "10.0.0.1" for an IPv4 address, else RFC 5952 text as inet_ntop writes it.

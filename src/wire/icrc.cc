@@ -112,6 +112,7 @@ std::uint32_t icrc_finish(std::uint32_t state, ConstBytes udp_payload) {
   std::array<std::byte, kHeadSize> head;
   const std::size_t size = copy_head(udp_payload, head.data());
   state = crc32(state, head.data(), size);
+  if (size == udp_payload.size()) return state;
   return crc32(state, udp_payload.data() + size, udp_payload.size() - size);
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "wire/headers.h"
+#include "wire/icrc_memo.h"
 #include "wire/test_support.h"
 
 namespace verbena::wire {
@@ -70,6 +71,23 @@ TEST(Icrc, GoesOnFromItsStart) {
     const auto payload = test::random_bytes(random, 1100);
     EXPECT_EQ(icrc_finish(icrc_start(path, 5, payload.size() + kIcrcSize), payload),
               icrc(path, 5, payload));
+  }
+}
+
+TEST(IcrcMemo, IsTheSameEachTime) {
+  Random random(3);
+  IcrcMemo memo;
+  // Few paths, sizes and identifications, so that most are remembered, and some share a place.
+  std::vector<Path> paths;
+  for (int i = 0; i < 4; ++i) paths.push_back(test::random_path(random, i % 2 == 0));
+  paths.push_back(paths[0]);
+  ++paths.back().source_port;
+  for (int round = 0; round < 20000; ++round) {
+    const Path& path = paths[random.below(paths.size())];
+    const auto identification = static_cast<std::uint16_t>(64 * random.below(2) + random.below(3));
+    std::vector<std::byte> bytes(12 + 4 * random.below(70));
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next());
+    ASSERT_EQ(memo.icrc(path, identification, bytes), icrc(path, identification, bytes)) << round;
   }
 }
 

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "wire/address.h"
+#include "wire/headers.h"
+#include "wire/icrc.h"
+
+namespace verbena::wire {
+
+/// The ICRC as of `icrc()`, with the CRC's state after the IP and UDP headers remembered: the
+/// packets of a conversation have few sizes and identifications, and for a small one those headers
+/// are half the work.
+///
+/// Threads: one at a time.
+class IcrcMemo {
+ public:
+  [[nodiscard]] std::uint32_t icrc(const Path& path, std::uint16_t identification,
+                                   ConstBytes udp_payload) {
+    return icrc_finish(start(path, identification, udp_payload.size() + kIcrcSize), udp_payload);
+  }
+
+ private:
+  /// What icrc_start() depends on, and its result. A size of 0 is none.
+  struct Entry {
+    Address source{};
+    Address destination{};
+    std::uint32_t size = 0;
+    std::uint16_t source_port = 0;
+    std::uint16_t identification = 0;
+    std::uint32_t state = 0;
+  };
+  static constexpr std::size_t kEntries = 64;  ///< a power of two
+
+  [[nodiscard]] std::uint32_t start(const Path& path, std::uint16_t identification,
+                                    std::size_t size) {
+    Entry& entry = entries_[(identification + size / 4) & (kEntries - 1)];
+    if (entry.size != size || entry.identification != identification ||
+        entry.source_port != path.source_port || entry.source != path.source ||
+        entry.destination != path.destination) {
+      entry = {.source = path.source,
+               .destination = path.destination,
+               .size = static_cast<std::uint32_t>(size),
+               .source_port = path.source_port,
+               .identification = identification,
+               .state = icrc_start(path, identification, size)};
+    }
+    return entry.state;
+  }
+
+  std::array<Entry, kEntries> entries_{};
+};
+
+}  // namespace verbena::wire
