@@ -60,6 +60,24 @@ Status status_of(wire::NakCode code) {
   }
 }
 
+/// A response with a reserved syndrome is dropped as malformed: nobody knows what it says, so it
+/// must not acknowledge what came before it either. NAK codes from 4 on are reserved on a reliable
+/// connection (engine.md, "Responder"); every credit count and every RNR timer code has a meaning,
+/// and the top bit is ignored. Data come with a positive acknowledgement only.
+bool known_syndrome(const wire::Packet& packet) {
+  if (!packet.info().has_aeth) return true;
+  const bool data = packet.info().operation != wire::Operation::kAcknowledge;
+  switch (packet.aeth.kind) {
+    case wire::Aeth::Kind::kAck: return true;
+    case wire::Aeth::Kind::kRnrNak: return !data;
+    case wire::Aeth::Kind::kNak:
+      return !data &&
+             packet.aeth.value <= static_cast<std::uint8_t>(wire::NakCode::kRemoteOperationalError);
+    case wire::Aeth::Kind::kReserved: return false;
+  }
+  return false;
+}
+
 }  // namespace
 
 Requester::Requester(Core& core, QueuePair& qp) : core_(core), qp_(qp) {
@@ -286,6 +304,10 @@ void Requester::handle_response(const wire::Packet& packet, Time now) {
     return;
   }
   using wire::Operation;
+  if (!known_syndrome(packet)) {
+    ++core_.counters.malformed;
+    return;
+  }
   switch (packet.info().operation) {
     case Operation::kReadResponse: return handle_read_response(packet, now);
     case Operation::kAtomicAcknowledge: return handle_atomic_response(packet, now);
@@ -297,7 +319,7 @@ void Requester::handle_response(const wire::Packet& packet, Time now) {
     case Kind::kAck: return handle_acknowledge(packet, now);
     case Kind::kNak: return handle_nak(packet, now);
     case Kind::kRnrNak: return handle_rnr_nak(packet, now);
-    case Kind::kReserved: ++core_.counters.malformed; return;
+    case Kind::kReserved: return;
   }
 }
 
@@ -310,10 +332,6 @@ void Requester::handle_acknowledge(const wire::Packet& packet, Time now) {
 void Requester::handle_nak(const wire::Packet& packet, Time now) {
   ++core_.counters.naks_received;
   if (!acknowledge_before(packet.bth.psn, now)) return recover();
-  if (packet.aeth.value > static_cast<std::uint8_t>(wire::NakCode::kRemoteOperationalError)) {
-    ++core_.counters.malformed;
-    return;
-  }
   const auto code = static_cast<wire::NakCode>(packet.aeth.value);
   if (code == wire::NakCode::kSequenceError) return recover();
   fail_oldest(status_of(code));

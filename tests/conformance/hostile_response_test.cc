@@ -132,7 +132,8 @@ TEST_F(HostileResponses, OtherPsns) {
 }
 
 /// Reserved kinds of AETH and NAK codes from 4 on say nothing that could be acted upon (engine.md,
-/// "Responder" lists the codes): counted, and the request goes on waiting.
+/// "Responder" lists the codes): dropped and counted. Not even the requests before it are
+/// acknowledged, and all go on waiting.
 TEST_F(HostileResponses, ReservedSyndromes) {
   struct Case {
     Aeth::Kind kind;
@@ -140,12 +141,65 @@ TEST_F(HostileResponses, ReservedSyndromes) {
   };
   for (const Case& test : {Case{Aeth::Kind::kReserved, 0}, Case{Aeth::Kind::kNak, 4}}) {
     for (std::uint8_t value = test.from; value < 32; ++value) {
+      SCOPED_TRACE(int{value});
       Victim victim;
       ask(victim, SendOpcode::kSend, 8);
+      ask(victim, SendOpcode::kSend, 8);
       expect_ignored(victim, answer(victim, test.kind, value, kPsn));
-      EXPECT_EQ(victim.counters().malformed, 1u);
+      expect_ignored(victim, answer(victim, test.kind, value, kPsn + 1));
+      EXPECT_EQ(victim.counters().malformed, 2u);
+      EXPECT_EQ(victim.counters().naks_received, 0u);
       EXPECT_EQ(victim.counters().retransmitted, 0u);
       expect_done(victim, answer(victim, Aeth::Kind::kAck, 31, kPsn));
+      victim.end.sent.completions.clear();
+      expect_done(victim, answer(victim, Aeth::Kind::kAck, 31, kPsn + 1));
+    }
+  }
+}
+
+/// Every credit count acknowledges, and the syndrome's top bit, which is reserved, is ignored.
+TEST_F(HostileResponses, CreditsAndTheReservedBit) {
+  for (std::uint8_t value = 0; value < 32; ++value) {
+    for (const bool reserved : {false, true}) {
+      Victim victim;
+      ask(victim, SendOpcode::kSend, 8);
+      wire::Packet packet = answer(victim, Aeth::Kind::kAck, value, kPsn);
+      packet.aeth.reserved = reserved ? 1 : 0;
+      expect_done(victim, packet);
+    }
+  }
+}
+
+/// Every RNR timer code is one: the request waits, and goes out again.
+TEST_F(HostileResponses, RnrTimerCodes) {
+  for (std::uint8_t value = 0; value < 32; ++value) {
+    Victim victim;
+    ask(victim, SendOpcode::kSend, 8);
+    expect_ignored(victim, answer(victim, Aeth::Kind::kRnrNak, value, kPsn));
+    EXPECT_EQ(victim.counters().malformed, 0u);
+    EXPECT_EQ(victim.counters().rnr_naks_received, 1u);
+  }
+}
+
+/// READ responses and atomic acknowledgements that are at once refusals: neither is believed.
+TEST_F(HostileResponses, DataWithANegativeSyndrome) {
+  for (const Aeth::Kind kind : {Aeth::Kind::kRnrNak, Aeth::Kind::kReserved, Aeth::Kind::kNak}) {
+    for (std::uint8_t value = 0; value < 32; ++value) {
+      for (const bool atomic : {false, true}) {
+        Victim victim;
+        ask(victim, SendOpcode::kSend, 8);
+        ask(victim, atomic ? SendOpcode::kFetchAdd : SendOpcode::kRead, 8);
+        const Opcode opcode = atomic ? Opcode::kRcAtomicAcknowledge : Opcode::kRcReadResponseOnly;
+        wire::Packet packet = response(victim, opcode, kPsn + 1, atomic ? 0 : 8);
+        packet.aeth.kind = kind;
+        packet.aeth.value = value;
+        expect_ignored(victim, packet);
+        EXPECT_EQ(victim.counters().malformed, 1u);
+        packet.aeth = {};
+        EXPECT_TRUE(victim.ask(packet).empty());
+        ASSERT_EQ(victim.end.sent.completions.size(), 2u);
+        EXPECT_EQ(victim.end.sent.completions[1].status, Status::kSuccess);
+      }
     }
   }
 }
