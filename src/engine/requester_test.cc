@@ -275,6 +275,51 @@ TEST_F(Requests, NaksAreTheStatusTheySay) {
   EXPECT_EQ(b.engine.poll_event()->kind, EventKind::kAccessError);
 }
 
+/// The sender learns that its request was invalid (NAK code 1), the receiver that its receive was
+/// too short; nothing is placed beyond the receive, and both queue pairs are in ERR.
+TEST_F(Requests, AMessageLongerThanItsReceive) {
+  struct Case {
+    SendOpcode opcode;
+    std::uint32_t message;
+    std::uint32_t receive;
+    std::uint32_t psn;  ///< of the packet that does not fit
+  };
+  for (const Case& test :
+       {Case{SendOpcode::kSend, 1, 0, 100}, Case{SendOpcode::kSend, 256, 255, 100},
+        Case{SendOpcode::kSendWithImm, 257, 256, 101}, Case{SendOpcode::kSend, 1000, 300, 101},
+        Case{SendOpcode::kSendWithImm, 1000, 999, 103}}) {
+    SCOPED_TRACE(test.message);
+    End sender{0x7F000001, 0x111};
+    End receiver{0x7F000002, 0x222};
+    bring_up(sender, receiver, {.mtu = 256}, 100, 1100);
+    bring_up(receiver, sender, {.mtu = 256}, 1100, 100);
+    fill(sender, 0, test.message, 5);
+    ASSERT_TRUE(receiver.receive(8, {receiver.piece(0, test.receive)}, now));
+    ASSERT_TRUE(receiver.receive(9, {receiver.piece(0, 4096)}, now));
+    ASSERT_TRUE(
+        sender.send({.id = 1, .opcode = test.opcode}, {sender.piece(0, test.message)}, now));
+    ASSERT_TRUE(sender.send({.id = 2, .opcode = test.opcode}, {sender.piece(0, 1)}, now));
+    for (const Datagram& datagram : collect(sender)) deliver(receiver, datagram);
+    const std::vector<Datagram> answers = collect(receiver);
+    ASSERT_FALSE(answers.empty());
+    const wire::Packet nak = answers.back().packet();
+    EXPECT_EQ(nak.bth.psn, test.psn);
+    EXPECT_EQ(nak.aeth.kind, wire::Aeth::Kind::kNak);
+    EXPECT_EQ(nak.aeth.value, static_cast<std::uint8_t>(wire::NakCode::kInvalidRequest));
+    for (const Datagram& datagram : answers) deliver(sender, datagram);
+
+    EXPECT_EQ(receiver.received.take().status, Status::kLocalLengthError);
+    EXPECT_EQ(receiver.received.take().status, Status::kFlushError);
+    EXPECT_EQ(receiver.engine.poll_event()->kind, EventKind::kRequestError);
+    EXPECT_EQ(receiver.engine.state(*receiver.qp), QpState::kErr);
+    EXPECT_TRUE(std::all_of(receiver.memory.begin() + test.receive, receiver.memory.end(),
+                            [](std::byte byte) { return byte == std::byte{0}; }));
+    EXPECT_EQ(sender.sent.take().status, Status::kRemoteInvalidRequest);
+    EXPECT_EQ(sender.sent.take().status, Status::kFlushError);
+    EXPECT_EQ(sender.engine.state(*sender.qp), QpState::kErr);
+  }
+}
+
 TEST_F(Requests, LocalKeysAreCheckedWhenTheirTurnComes) {
   connect();
   ASSERT_TRUE(a.send(write_to(b, 0, 1), {a.piece(0, 10)}, now));

@@ -124,6 +124,10 @@ void Responder::execute_send(const wire::Packet& packet) {
   if (!right_length(packet))
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   ConstBytes payload = packet.payload;
+  // A message longer than its receive is an invalid request to the sender (engine.md, "Responder",
+  // counts the length among the request's checks; Linux's qib answers so too), a local length error
+  // to the receiver. Linux 6.1's rxe was seen to answer "remote operational error", which is for
+  // faults of the responder's own, like a receive with a bad key.
   if (received_ + payload.size() > receive_.length) {
     if (!mutant(Mutant::kShortReceiveTruncates)) {
       return refuse(wire::NakCode::kInvalidRequest, Status::kLocalLengthError);

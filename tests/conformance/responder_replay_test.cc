@@ -159,8 +159,8 @@ class ResponderReplay : public testing::TestWithParam<std::string> {
 
   /// A message longer than its receive: rxe 6.1 NAKs with "remote operational error" (observed), we
   /// with "invalid request", which requesters report as IBV_WC_REM_INV_REQ_ERR: engine.md counts
-  /// the receive's length among the request's checks ("resources, length"). PSN, MSN and the effect
-  /// are the same, and are compared.
+  /// the receive's length among the request's checks ("resources, length"), and Linux's qib answers
+  /// as we do. PSN, MSN and the effect are the same, and are compared.
   void relax_short_receive(std::deque<SentPacket>& answers) const {
     if (capture_.name() != "rxe-rc-nak-recv-short") return;
     ASSERT_EQ(answers.size(), 1u);
