@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The responder's second half: the line of answers that wait, and how they go out.
+#include <algorithm>
+
+#include "engine/psn.h"
+#include "engine/queue_pair.h"
+#include "engine/responder.h"
+
+namespace verbena::engine {
+namespace {
+
+constexpr std::uint32_t kTurnBytes = 64 << 10;  ///< of one READ response before the next turn
+constexpr std::uint32_t kTurnTrains = 16;
+
+}  // namespace
+
+bool Responder::only_acknowledgement() const {
+  return answers_.size() == 1 && answers_.front().kind == Answer::Kind::kAcknowledge;
+}
+
+std::uint32_t Responder::waiting(bool duplicates) const {
+  return static_cast<std::uint32_t>(std::ranges::count_if(answers_, [&](const Answer& answer) {
+    const bool counts = answer.kind == Answer::Kind::kRead || answer.kind == Answer::Kind::kAtomic;
+    return counts && answer.duplicate == duplicates;
+  }));
+}
+
+/// False when there is no room: the request is then as if lost, and comes again.
+bool Responder::push(const Answer& answer) {
+  if (answers_.size() >= answers_limit_) return false;
+  answers_.push_back(answer);
+  return true;
+}
+
+/// Everything before the expected PSN; a waiting acknowledgement at the end of the line grows
+/// instead of another one.
+void Responder::answer_acknowledge() {
+  const std::uint32_t psn = psn_add(expected_psn_, wire::kMask24);
+  if (!answers_.empty() && answers_.back().kind == Answer::Kind::kAcknowledge) {
+    answers_.back().psn = psn;
+    answers_.back().msn = msn_;
+    return;
+  }
+  static_cast<void>(push({.kind = Answer::Kind::kAcknowledge,
+                          .psn = psn,
+                          .msn = msn_,
+                          .aeth_kind = wire::Aeth::Kind::kAck,
+                          .aeth_value = wire::Aeth::kNoCredits}));
+}
+
+void Responder::answer_nak(wire::Aeth::Kind kind, std::uint8_t value, std::uint32_t psn) {
+  static_cast<void>(push({.kind = Answer::Kind::kNak,
+                          .psn = psn,
+                          .msn = msn_,
+                          .aeth_kind = kind,
+                          .aeth_value = value}));
+}
+
+Fill Responder::fill(TrainBatch& batch) {
+  std::uint32_t trains = 0;
+  std::size_t done = 0;
+  while (done < answers_.size() && !batch.full() && trains < kTurnTrains) {
+    Answer& answer = answers_[done];
+    ++trains;
+    if (answer.kind != Answer::Kind::kRead) {
+      send_simple(batch, answer);
+      ++done;
+    } else if (send_read(batch, answer)) {
+      ++done;
+    }
+  }
+  answers_.erase(answers_.begin(), answers_.begin() + static_cast<std::ptrdiff_t>(done));
+  return answers_.empty() ? Fill::kIdle : Fill::kMore;
+}
+
+void Responder::send_simple(TrainBatch& batch, const Answer& answer) {
+  wire::Train& train = batch.next();
+  const bool atomic = answer.kind == Answer::Kind::kAtomic;
+  train.path = &qp_.attributes().path;
+  train.head.bth.opcode =
+      atomic ? wire::Opcode::kRcAtomicAcknowledge : wire::Opcode::kRcAcknowledge;
+  train.head.bth.destination_qp = qp_.attributes().destination_qp;
+  train.head.bth.psn = answer.psn;
+  train.head.aeth =
+      atomic ? wire::Aeth{.msn = answer.msn}
+             : wire::Aeth{.kind = answer.aeth_kind, .value = answer.aeth_value, .msn = answer.msn};
+  train.head.atomic_ack_eth.original = answer.original;
+  if (answer.kind == Answer::Kind::kNak) {
+    ++core_.counters.naks_sent;
+  } else {
+    ++core_.counters.acks_sent;
+  }
+}
+
+/// The next part of a READ response; true when it was the last one.
+bool Responder::send_read(TrainBatch& batch, Answer& answer) {
+  const std::uint32_t mtu = qp_.attributes().path_mtu;
+  const auto index = static_cast<std::uint32_t>(psn_distance(answer.psn, answer.first_psn));
+  const auto left = static_cast<std::uint32_t>(psn_distance(answer.end_psn, answer.psn));
+  const std::uint32_t count = std::min(left, std::max(kTurnBytes / mtu, 1u));
+  const std::uint32_t offset = index * mtu;
+  const std::uint32_t size = std::min(answer.length - offset, count * mtu);
+  std::span<const ConstBytes> pieces;
+  if (size != 0) {
+    const auto bytes = core_.memory.lookup(answer.rkey, answer.address + offset, size, kRemoteRead,
+                                           qp_.config().pd);
+    if (!bytes) {
+      // The region went away since the request was checked: a NAK takes the place of this answer
+      // and all later ones.
+      const std::uint32_t psn = answer.psn;
+      answers_.resize(static_cast<std::size_t>(&answer - answers_.data()));
+      refuse_at(psn, wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
+      return false;
+    }
+    pieces = batch.gather(*bytes);
+  }
+  using enum wire::Opcode;
+  const bool ends_here = count == left;
+  wire::Train& train = batch.next();
+  train.path = &qp_.attributes().path;
+  wire::Bth& bth = train.head.bth;
+  bth.opcode = index == 0 ? (ends_here && count == 1 ? kRcReadResponseOnly : kRcReadResponseFirst)
+                          : (ends_here && count == 1 ? kRcReadResponseLast : kRcReadResponseMiddle);
+  bth.destination_qp = qp_.attributes().destination_qp;
+  bth.psn = answer.psn;
+  train.middle_opcode = kRcReadResponseMiddle;
+  train.last_opcode = ends_here ? kRcReadResponseLast : kRcReadResponseMiddle;
+  train.head.aeth.msn = answer.msn;
+  train.count = count;
+  train.segment_size = mtu;
+  train.payload_size = size;
+  train.gather = pieces;
+  core_.counters.bytes_sent += size;
+  answer.psn = psn_add(answer.psn, count);
+  return ends_here;
+}
+
+}  // namespace verbena::engine

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "engine/types.h"
+
+namespace verbena::engine {
+
+[[nodiscard]] constexpr bool is_atomic(SendOpcode opcode) {
+  return opcode == SendOpcode::kCompareSwap || opcode == SendOpcode::kFetchAdd;
+}
+
+/// Whether such a request is complete with a response of its own only, which no later
+/// acknowledgement replaces.
+[[nodiscard]] constexpr bool awaits_response(SendOpcode opcode) {
+  return opcode == SendOpcode::kRead || is_atomic(opcode);
+}
+
+}  // namespace verbena::engine
