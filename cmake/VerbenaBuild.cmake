@@ -36,5 +36,10 @@ target_compile_options(verbena_flags INTERFACE
   -Wall -Wextra -Wshadow -Wconversion -Werror
   # clang counts sign conversions under -Wconversion, GCC does not: one rule for both.
   $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion>)
+# Rooms compiled for both ways of linking: as a whole where a target asks for it, else as ever.
+if(VERBENA_LTO)
+  target_link_options(verbena_flags INTERFACE
+    $<IF:$<BOOL:$<TARGET_PROPERTY:VERBENA_WHOLE>>,-flto=auto,-fno-lto>)
+endif()
 target_compile_definitions(verbena_flags INTERFACE
   _GNU_SOURCE $<$<BOOL:${VERBENA_MUTANTS}>:VERBENA_MUTANTS=1>)

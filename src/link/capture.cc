@@ -49,7 +49,9 @@ CaptureLink::CaptureLink(std::unique_ptr<Link> inner, std::shared_ptr<CaptureSin
     : inner_(std::move(inner)),
       sink_(std::move(sink)),
       since_epoch_(since_epoch),
-      buffer_(kBufferSize) {}
+      buffer_(kBufferSize) {
+  inner_->report_ip_headers();
+}
 
 /// Writes the headers of a frame, and returns where its UDP payload goes.
 std::byte* CaptureLink::begin_frame(const wire::Path& path, std::uint16_t identification,

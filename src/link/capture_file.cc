@@ -51,17 +51,18 @@ Result<void> CaptureFile::begin() {
     write(header);
     return {};
   }
-  // Released when it is unlocked below or the process ends, whichever comes first.
+  // The open file's, not the process's: threads open it too. Released when it is unlocked below or
+  // the process ends, whichever comes first.
   struct flock lock{};
   lock.l_type = F_WRLCK;
-  if (sys::fcntl(fd_.get(), F_SETLKW, &lock) != 0) return failure(errno, path_);
+  if (sys::fcntl(fd_.get(), F_OFD_SETLKW, &lock) != 0) return failure(errno, path_);
   std::array<std::byte, kPcapngHeaderSize> there{};
   const long size =
       ::syscall(SYS_pread64, fd_.get(), there.data(), there.size(), static_cast<off_t>(0));
   if (size == 0 && sys::write(fd_.get(), header.data(), header.size()) < 0)
     return failure(errno, path_);
   lock.l_type = F_UNLCK;
-  sys::fcntl(fd_.get(), F_SETLK, &lock);
+  sys::fcntl(fd_.get(), F_OFD_SETLK, &lock);
   if (size != 0 && (size != static_cast<long>(header.size()) || there != header))
     return fail(std::errc::invalid_argument,
                 fmt::format("{} is there and is no capture of Verbena's: remove it or name another "

@@ -45,6 +45,7 @@ class FaultLink final : public Link {
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
     return inner_->source_port();
   }
+  void report_ip_headers() override { inner_->report_ip_headers(); }
   [[nodiscard]] int descriptor() const override { return inner_->descriptor(); }
 
   [[nodiscard]] const Counters& counters() const { return counters_; }

@@ -69,6 +69,7 @@ Result<std::unique_ptr<UdpLink>> UdpLink::create(int fd, std::shared_ptr<const v
   if (bound.address().is_zero() || bound.address() == wire::Address::from_ipv4(0))
     return fail(std::errc::invalid_argument,
                 "the socket is not bound to one address, so the ICRC cannot be made");
+  set_ip_header_reports(fd, false);  // as whoever had the socket before may have left it
   return std::unique_ptr<UdpLink>(new UdpLink(fd, std::move(keep), bound));
 }
 

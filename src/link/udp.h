@@ -63,6 +63,7 @@ class UdpLink final : public Link {
     return received_.empty() ? std::nullopt : std::optional(Time::min());
   }
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override { return port_; }
+  void report_ip_headers() override { set_ip_header_reports(fd_, true); }
   [[nodiscard]] int descriptor() const override { return fd_; }
 
   [[nodiscard]] const wire::Address& address() const { return address_; }

@@ -24,19 +24,15 @@ struct Option {
 };
 
 // IP_PMTUDISC_DO sets DF and makes the identification 0 in a single packet and the segment's index
-// in a segmented send. Without UDP_GRO all works, slower; the rest serves UD receivers' GRH.
+// in a segmented send. Without UDP_GRO all works, slower.
 constexpr Option kIpv4Options[] = {
     {IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO, true, "IP_MTU_DISCOVER"},
-    {IPPROTO_IP, IP_RECVTOS, 1, false, "IP_RECVTOS"},
-    {IPPROTO_IP, IP_RECVTTL, 1, false, "IP_RECVTTL"},
     {IPPROTO_IP, IP_MULTICAST_ALL, 0, false, "IP_MULTICAST_ALL"},
     {IPPROTO_UDP, UDP_GRO, 1, false, "UDP_GRO"},
 };
 constexpr Option kIpv6Options[] = {
     {IPPROTO_IPV6, IPV6_V6ONLY, 1, true, "IPV6_V6ONLY"},
     {IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO, true, "IPV6_MTU_DISCOVER"},
-    {IPPROTO_IPV6, IPV6_RECVTCLASS, 1, false, "IPV6_RECVTCLASS"},
-    {IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1, false, "IPV6_RECVHOPLIMIT"},
     {IPPROTO_UDP, UDP_GRO, 1, false, "UDP_GRO"},
 };
 
@@ -145,6 +141,15 @@ Result<SocketAddress> bound_address(int fd) {
   if (address.family() != AF_INET && address.family() != AF_INET6)
     return fail(std::errc::address_family_not_supported, "not an IP socket");
   return SocketAddress(address.address(), address.port(), address.scope());
+}
+
+void set_ip_header_reports(int fd, bool wanted) {
+  // Of the two families one has these options.
+  const int value = wanted ? 1 : 0;
+  sys::setsockopt(fd, IPPROTO_IP, IP_RECVTOS, &value, sizeof value);
+  sys::setsockopt(fd, IPPROTO_IP, IP_RECVTTL, &value, sizeof value);
+  sys::setsockopt(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, &value, sizeof value);
+  sys::setsockopt(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, &value, sizeof value);
 }
 
 void set_receive_buffer(int fd, int bytes) {

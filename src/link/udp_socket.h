@@ -43,8 +43,7 @@ class SocketAddress {
 /// How a bind shares its address.
 enum class Sharing : std::uint8_t { kExclusive, kReusePort };
 
-/// A UDP socket as UdpLink needs it: receive offload, traffic class and hop limit of what comes in,
-/// DF without path MTU guesses (so that the kernel writes the identifications that the ICRC was
+/// A UDP socket as UdpLink needs it: receive offload, DF without path MTU guesses (so that the kernel writes the identifications that the ICRC was
 /// made for), bound to (address, port); port 0 takes any. Never connected: a connected socket
 /// numbers its packets. The error's condition is the kernel's, address_in_use among them.
 [[nodiscard]] Result<sys::OwnedFd> open_udp_socket(const wire::Address& address, std::uint16_t port,
@@ -52,6 +51,9 @@ enum class Sharing : std::uint8_t { kExclusive, kReusePort };
 
 /// The address and port a socket is bound to.
 [[nodiscard]] Result<SocketAddress> bound_address(int fd);
+
+/// Whether what is received comes with the traffic class and hop limit of its IP header.
+void set_ip_header_reports(int fd, bool wanted);
 
 /// Asks for `bytes` of receive buffer; the kernel grants what net.core.rmem_max allows.
 void set_receive_buffer(int fd, int bytes);

@@ -66,6 +66,7 @@ INSTANTIATE_TEST_SUITE_P(Families, UdpLinkTest, ::testing::Bool(),
 TEST_P(UdpLinkTest, OnePacketArrivesWithItsPathAndIcrc) {
   path_.traffic_class = 0x6A;
   path_.hop_limit = 17;
+  receiver().report_ip_headers();
   const OwnedTrain sent(path_, 0x123456, 99, 100, 1024);
   ASSERT_EQ(send({sent.train()}), 1U);
   auto segments = receive_all(receiver());

@@ -68,17 +68,6 @@ TEST(PollState, AGapTakesSomePollsBack) {
   EXPECT_FALSE(state.polled(now));
 }
 
-TEST(PollState, WorkInsideACallIsNoGap) {
-  PollState state;
-  Time now{1s};
-  for (std::uint32_t i = 0; i <= PollState::kPolls; ++i) state.poll(now);
-  now += 100 * PollState::kGap;
-  state.returned(now);
-  EXPECT_TRUE(state.polled(now));
-  state.poll(now + PollState::kGap);
-  EXPECT_TRUE(state.polled(now + PollState::kGap));
-}
-
 TEST(PollState, RemembersForAWhileThatSomebodyPolled) {
   PollState state;
   const Time now{1s};

@@ -124,7 +124,6 @@ Result<std::uint32_t> Nic::poll(CompletionQueue* cq, std::span<engine::Completio
     if (*taken > 0) return taken;  // the next poll reports the overrun
     return more;
   }
-  if (*more > 0) impl_->poll_state.returned(impl_->host.now());
   return *taken + *more;
 }
 
@@ -156,7 +155,6 @@ void Nic::ring(QueuePair* qp) {
   const Time now = impl_->host.now();
   // A reply takes the held acknowledgements with it.
   shard.ring(*qp, now, sends ? engine::Acks::kSend : impl_->acks(now));
-  impl_->poll_state.returned(impl_->host.now());
 }
 
 Result<void*> Nic::next_event(CompletionChannel* channel) {

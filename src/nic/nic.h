@@ -119,7 +119,7 @@ class Nic {
   /// True while an application thread polls often enough to do the runner's work (POLLED,
   /// `nic.md`).
   [[nodiscard]] bool polled(Time now) const;
-  /// Some thread polled or posted within the last millisecond.
+  /// Some thread polled within the last millisecond.
   [[nodiscard]] bool polled_lately(Time now) const;
 
  private:

@@ -11,11 +11,11 @@ namespace verbena::nic {
 
 /// Whether application threads poll so often that nobody else need drive the NIC.
 ///
-/// POLLED begins with the 64th poll that came no more than 10 µs after the thread's last call
-/// returned, and ends 20 µs after the last call or when a completion queue is armed. A longer gap
-/// takes kGapCost polls back: a thread that was preempted for a moment goes on polling, one that
-/// polls a little between other work never gets there. Several threads polling count together; a
-/// lost count among them only delays POLLED.
+/// POLLED begins with the 64th poll that came no more than 50 µs after the one before (in a virtual
+/// machine an interruption takes 20 to 50), and ends 50 µs after the last or when a completion
+/// queue is armed. A longer gap takes kGapCost polls back: a thread that was preempted for a moment
+/// goes on polling, one that polls a little between other work never gets there. Several threads
+/// polling count together; a lost count among them only delays POLLED.
 ///
 /// Threads: all calls are safe from any thread.
 class PollState {
@@ -38,11 +38,6 @@ class PollState {
     last_.store(at, std::memory_order_relaxed);
   }
 
-  /// A call that did work returns: what it took is no gap.
-  void returned(Time now) {
-    last_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
-  }
-
   /// Back to ARMED; returns whether it was POLLED.
   bool disarm(Time now) {
     const bool was = polled(now);
@@ -56,7 +51,7 @@ class PollState {
                kSilence.count();
   }
 
-  /// Some thread has called within kLately: it may be back at any moment.
+  /// Some thread has polled within kLately: it may be back at any moment.
   [[nodiscard]] bool polled_lately(Time now) const {
     return now.time_since_epoch().count() - last_.load(std::memory_order_relaxed) <=
            kLately.count();

@@ -40,8 +40,9 @@ class Driven {
 /// While an application thread polls a NIC, the runner leaves it alone: it takes the NIC's socket
 /// out of epoll, since waking up for each packet would cost the poller microseconds, and looks
 /// whether the thread is still there: after kTick, then at intervals that double up to
-/// kLongestTick, because each look interrupts the poller (20 to 50 µs in a virtual machine). After kMisses times within kMissWindow that it
-/// was not, the NIC stays in epoll for kArmed (`nic.md`, Progress).
+/// kLongestTick, because each look interrupts the poller (20 to 50 µs in a virtual machine). After
+/// kMisses times within kMissWindow that it was not, the NIC stays in epoll for kArmed (`nic.md`,
+/// Progress).
 ///
 /// Threads: all calls from any thread but the runner's own; wake() from that one too.
 class Runner final : public Watcher {
@@ -52,7 +53,8 @@ class Runner final : public Watcher {
   static constexpr int kMisses = 8;
   static constexpr Duration kMissWindow = std::chrono::milliseconds(10);
   /// How long it stays awake behind the last packet: sleeping and waking for each batch of a stream
-  /// costs more. Not where an application thread polled lately: it may be waiting for the processor.
+  /// costs more. Not where an application thread polled lately: it may be waiting for the
+  /// processor.
   static constexpr Duration kStayAwake = std::chrono::microseconds(30);
 
   /// `clock` tells the time of `Timeline`; `ledger` outlives the runner. The thread is started by

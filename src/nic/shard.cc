@@ -130,6 +130,7 @@ auto Shard::change(Time now, Change&& work) {
 
 Result<void> Shard::add(QueuePair& qp, Time now) {
   return change(now, [&]() -> Result<void> {
+    if (qp.type() == engine::QpType::kUd) link_->report_ip_headers();  // for its receivers' GRH
     for (std::uint32_t tries = 0; tries < kNumbers; ++tries) {
       const std::uint32_t low = next_number_;
       next_number_ = (next_number_ + 1) % kNumbers;

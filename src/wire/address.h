@@ -32,7 +32,8 @@ struct Address {
   [[nodiscard]] std::uint32_t ipv4() const;  ///< host order; is_ipv4() holds
 
   auto operator<=>(const Address&) const = default;
-  /// As two words: per packet and several times, where comparing std::byte arrays goes byte by byte.
+  /// As two words: per packet and several times, where comparing std::byte arrays goes byte by
+  /// byte.
   [[nodiscard]] bool operator==(const Address& other) const {
     using Words = std::array<std::uint64_t, 2>;
     return std::bit_cast<Words>(gid) == std::bit_cast<Words>(other.gid);
