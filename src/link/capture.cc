@@ -2,8 +2,8 @@
 #include "link/capture.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "wire/copy.h"
 #include "wire/frame.h"
 #include "wire/icrc.h"
 #include "wire/ip_udp.h"
@@ -107,7 +107,7 @@ void CaptureLink::capture(const wire::Segment& segment, Time now) {
   const std::size_t size = std::min(segment.datagram.size(), kMaxSendBytes);
   const std::uint16_t identification = segment.identification.value_or(segment.position);
   std::byte* const to = begin_frame(segment.path, identification, size);
-  std::memcpy(to, segment.datagram.data(), size);
+  wire::copy_bytes(to, segment.datagram.data(), size);
   end_frame(segment.path, size, now, Direction::kIn);
 }
 

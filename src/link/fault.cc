@@ -2,7 +2,8 @@
 #include "link/fault.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "wire/copy.h"
 
 namespace verbena::link {
 namespace {
@@ -55,7 +56,7 @@ FaultLink::Slot* FaultLink::copy(const wire::Segment& segment) {
   }
   std::byte* const to =
       bytes_.data() + static_cast<std::size_t>(slot - slots_.begin()) * kMaxHeldSize;
-  std::memcpy(to, segment.datagram.data(), segment.datagram.size());
+  wire::copy_bytes(to, segment.datagram.data(), segment.datagram.size());
   slot->segment = segment;
   slot->segment.datagram = ConstBytes(to, segment.datagram.size());
   slot->state = Slot::State::kLent;

@@ -132,8 +132,8 @@ Result<Attachment> LiveHost::attach(const wire::Address& address) {
   Attachment attachment;
   attachment.slot = slot.number;
   attachment.link = VERBENA_TRY(link::UdpLink::create(slot.socket, std::move(slot.lease)));
-  if (impl_->faults) {
-    link::FaultPlan plan = *impl_->faults;
+  if (const auto& faults = impl_->faults; faults.has_value()) {
+    link::FaultPlan plan = *faults;
     plan.seed += slot.number;
     attachment.link = std::make_unique<link::FaultLink>(std::move(attachment.link), plan);
   }

@@ -42,13 +42,13 @@ class Fibre {
   ucontext_t scheduler_{};
   bool done_ = false;
   // AddressSanitizer's notes of the stacks.
-  void* fake_stack_ = nullptr;
-  void* scheduler_fake_stack_ = nullptr;
-  const void* scheduler_bottom_ = nullptr;
-  std::size_t scheduler_size_ = 0;
+  [[maybe_unused]] void* fake_stack_ = nullptr;
+  [[maybe_unused]] void* scheduler_fake_stack_ = nullptr;
+  [[maybe_unused]] const void* scheduler_bottom_ = nullptr;
+  [[maybe_unused]] std::size_t scheduler_size_ = 0;
   // ThreadSanitizer's.
-  void* tsan_fibre_ = nullptr;
-  void* tsan_scheduler_ = nullptr;
+  [[maybe_unused]] void* tsan_fibre_ = nullptr;
+  [[maybe_unused]] void* tsan_scheduler_ = nullptr;
 };
 
 }  // namespace verbena::sim

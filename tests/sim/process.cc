@@ -86,7 +86,10 @@ void Process::open() {
   pd_ = ibv_alloc_pd(context_);
   other_pd_ = ibv_alloc_pd(context_);
   if (pd_ == nullptr || other_pd_ == nullptr) return world_.fail(name_ + ": ibv_alloc_pd failed");
-  whole_ = ibv_reg_mr(pd_, arena().at(0), Arena::kSize, IBV_ACCESS_LOCAL_WRITE);
+  // The macro mixes enumerations, so it takes a variable, not an enumerator.
+  constexpr int kLocalWrite = IBV_ACCESS_LOCAL_WRITE;
+  constexpr int kRemoteWrite = IBV_ACCESS_REMOTE_WRITE;
+  whole_ = ibv_reg_mr(pd_, arena().at(0), Arena::kSize, kLocalWrite);
   if (whole_ == nullptr) return world_.fail(name_ + ": ibv_reg_mr failed");
   constexpr int kAll = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                        IBV_ACCESS_REMOTE_ATOMIC;
@@ -96,7 +99,7 @@ void Process::open() {
   make_region(small_, pd_, 512, IBV_ACCESS_LOCAL_WRITE);
   make_region(words_region_, pd_, kWords * 8, kAll);
   make_words();
-  if (ibv_reg_mr(pd_, arena().at(0), 64, IBV_ACCESS_REMOTE_WRITE) != nullptr || errno != EINVAL) {
+  if (ibv_reg_mr(pd_, arena().at(0), 64, kRemoteWrite) != nullptr || errno != EINVAL) {
     return world_.fail(name_ + ": remote write without local write was granted");
   }
   open_cqs();

@@ -138,13 +138,16 @@ World::World(const Plan& plan, std::FILE* trace_to)
   }
   const auto plan_trouble = [&](std::uint32_t count, void (World::*what)()) {
     for (std::uint32_t i = 0; i < count; ++i) {
-      troubles_.push_back({random_.between(30, plan_.operations - 60), what});
+      const Trouble trouble{random_.between(30, plan_.operations - 60), what};
+      // Behind those at the same operation. (libstdc++ 12's stable_sort is deprecated to clang.)
+      troubles_.insert(std::ranges::upper_bound(troubles_, trouble.at_operation, std::greater{},
+                                                &Trouble::at_operation),
+                       trouble);
     }
   };
   plan_trouble(plan_.pauses, &World::pause);
   plan_trouble(plan_.restarts, &World::restart);
   plan_trouble(plan_.forgeries, &World::forge);
-  std::ranges::stable_sort(troubles_, std::greater{}, &Trouble::at_operation);
 }
 
 World::~World() { compat::clear_devices(); }

@@ -22,8 +22,9 @@ std::vector<std::byte> Zone::after_all(const Range& range) const {
     if (!pending.range().overlaps(range)) continue;
     const std::uint32_t first = std::max(pending.offset, range.offset);
     const std::uint32_t end = std::min(pending.range().end(), range.end());
-    std::memcpy(state.data() + (first - range.offset),
-                pending.data->data() + (first - pending.offset), end - first);
+    // Not memcpy: an empty range's state has no address.
+    std::copy_n(pending.data->begin() + (first - pending.offset), end - first,
+                state.begin() + (first - range.offset));
   }
   return state;
 }
