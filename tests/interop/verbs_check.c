@@ -175,7 +175,7 @@ static void check_send_stream(struct pair* pair) {
   pair_meet(pair);
   if (is_client(pair)) {
     for (int i = 0; i < kCount; ++i) {
-      fill(pair->buffer + i * kLength, kLength, 4000u + (uint32_t)i);
+      fill(pair->buffer + (size_t)i * kLength, kLength, 4000u + (uint32_t)i);
       struct ibv_sge sge = part(pair, (size_t)i * kLength, kLength);
       struct ibv_send_wr request = request_of(pair, IBV_WR_SEND, (uint64_t)i, &sge, 1, 0);
       if (i + 1 < kCount) request.send_flags = 0;

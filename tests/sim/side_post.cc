@@ -121,6 +121,7 @@ void Side::post_receive() {
     work.pieces.front().lkey ^= 0x00515151;
   }
   std::vector<ibv_sge> sges;
+  sges.reserve(work.pieces.size());
   for (const Piece& piece : work.pieces) {
     sges.push_back({process_.arena().address(piece.range.offset), piece.range.size, piece.lkey});
   }
@@ -372,8 +373,9 @@ void Side::make_atomic(SendWork& work) {
   const auto words = static_cast<std::uint32_t>(zone.size / kAtomicSize);
   // Few words, so that requests meet; the zone begins at a multiple of 8.
   const auto word = static_cast<std::uint32_t>(random().below(std::min(words, 16u)));
-  work.target = {zone.offset + word * kAtomicSize, kAtomicSize};
-  work.remote_address = peer_->zone_address_ + word * kAtomicSize;
+  const std::uint32_t inside = word * kAtomicSize;
+  work.target = {zone.offset + inside, kAtomicSize};
+  work.remote_address = peer_->zone_address_ + inside;
   work.rkey = peer_->zone_mr_->rkey;
   const std::vector<std::byte> before = peer_->zone_->after_all(work.target);
   const std::uint64_t original = load_word(before);
