@@ -120,9 +120,12 @@ class Side {
   // side_misdeed.cc
   bool maybe_misdeed();
   [[nodiscard]] bool do_misdeed(Misdeed misdeed);
+  [[nodiscard]] std::optional<Kind> choose_wrong_kind(Misdeed misdeed);
   [[nodiscard]] bool wrong_remote(Misdeed misdeed, SendWork& work);
   [[nodiscard]] bool wrong_local(Misdeed misdeed, SendWork& work);
+  [[nodiscard]] bool can_misbehave() const;
   [[nodiscard]] bool starve();
+  [[nodiscard]] bool post_starved();
   [[nodiscard]] bool go_silent();
   void post_doomed(SendWork work, ibv_wc_status expected, bool may_execute);
   void post_dead();
@@ -192,6 +195,7 @@ class Side {
   bool receive_failed_ = false;
   bool bad_receive_ = false;      ///< a receive with a wrong key is posted
   bool starving_peer_ = false;    ///< we post no receives any more
+  bool starves_ = false;          ///< the peer posts none
   std::uint32_t unsignaled_ = 0;  ///< in a row
   std::uint32_t epoch_operations_ = 0;
   std::uint32_t epoch_limit_ = 0;

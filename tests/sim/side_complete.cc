@@ -185,7 +185,9 @@ void Side::fail_send(SendWork& work, ibv_wc_status status) {
 
 bool Side::may_fail_with(const SendWork& work, ibv_wc_status status) const {
   if (work.misdeed != Misdeed::kNone && status == expected_error_) return true;
-  const bool peer_may_be_in_error = doomed_ || peer_->doomed_ || peer_->failed_ ||
+  // That a peer posts no receives leaves it alive.
+  const bool provoked = doomed_ && misdeed_ != Misdeed::kNoReceive;
+  const bool peer_may_be_in_error = provoked || peer_->doomed_ || peer_->failed_ ||
                                     connection_.broken || peer_->receive_failed_ ||
                                     peer_->bad_receive_;
   switch (status) {

@@ -13,22 +13,30 @@ namespace verbena::sim {
 namespace {
 
 constexpr std::uint32_t kAtomicSize = 8;
+constexpr int kMisdeedTries = 4;
+constexpr int kKindTries = 8;
 constexpr std::uint32_t kUnknownKey = 0x00000BAD;  // the generation of no key is that
 
 }  // namespace
 
+bool Side::can_misbehave() const {
+  return peer_->state_ == State::kReady && !draining_send_queue_ && !peer_->draining_send_queue_ &&
+         room() && !connection_.silent;
+}
+
 bool Side::maybe_misdeed() {
-  if (epoch_operations_ < 5 || peer_->state_ != State::kReady || draining_send_queue_ ||
-      peer_->draining_send_queue_) {
-    return false;
+  if (starves_) return post_starved();
+  if (epoch_operations_ < 5 || !random().chance_ppm(world_.plan().misdeed_ppm * 4)) return false;
+  if (!can_misbehave()) return false;
+  // Many a misdeed is not possible here and now.
+  for (int tries = 0; tries < kMisdeedTries; ++tries) {
+    const std::uint64_t chosen =
+        random().between(1, static_cast<std::uint64_t>(Misdeed::kMisdeeds) - 1);
+    if (!do_misdeed(static_cast<Misdeed>(chosen))) continue;
+    ++world_.counters().misdeeds[chosen];
+    return true;
   }
-  if (!random().chance_ppm(world_.plan().misdeed_ppm * 4)) return false;
-  if (!room() || connection_.silent) return false;
-  const auto misdeed =
-      static_cast<Misdeed>(random().between(1, static_cast<std::uint64_t>(Misdeed::kMisdeeds) - 1));
-  if (!do_misdeed(misdeed)) return false;
-  ++world_.counters().misdeeds[static_cast<std::size_t>(misdeed)];
-  return true;
+  return false;
 }
 
 bool Side::do_misdeed(Misdeed misdeed) {
@@ -60,23 +68,32 @@ bool Side::do_misdeed(Misdeed misdeed) {
   }
 }
 
-/// The request names remote memory that it may not touch.
-bool Side::wrong_remote(Misdeed misdeed, SendWork& work) {
+/// One that the misdeed is possible with at the peer, if there is any.
+std::optional<Kind> Side::choose_wrong_kind(Misdeed misdeed) {
   constexpr std::array kWriters = {Kind::kWrite, Kind::kWrite, Kind::kSwap, Kind::kAdd};
   constexpr std::array kReaders = {Kind::kRead, Kind::kRead, Kind::kSwap, Kind::kAdd};
+  constexpr std::array kAtomics = {Kind::kSwap, Kind::kAdd, Kind::kSwap, Kind::kAdd};
   constexpr std::array kAll = {Kind::kWrite, Kind::kRead, Kind::kRead, Kind::kAdd};
-  const std::uint32_t access = peer_->terms_.access;
-  work.kind = misdeed == Misdeed::kReadOnly    ? kWriters[random().below(kWriters.size())]
-              : misdeed == Misdeed::kWriteOnly ? kReaders[random().below(kReaders.size())]
-              : misdeed == Misdeed::kMisaligned
-                  ? (random().below(2) == 0 ? Kind::kSwap : Kind::kAdd)
-                  : kAll[random().below(kAll.size())];
-  const std::uint32_t right = is_atomic(work.kind)       ? IBV_ACCESS_REMOTE_ATOMIC
-                              : work.kind == Kind::kRead ? IBV_ACCESS_REMOTE_READ
-                                                         : IBV_ACCESS_REMOTE_WRITE;
-  const bool granted = (access & right) != 0;
-  if (granted == (misdeed == Misdeed::kQueuePairForbids)) return false;
+  const auto& kinds = misdeed == Misdeed::kReadOnly     ? kWriters
+                      : misdeed == Misdeed::kWriteOnly  ? kReaders
+                      : misdeed == Misdeed::kMisaligned ? kAtomics
+                                                        : kAll;
+  for (int tries = 0; tries < kKindTries; ++tries) {
+    const Kind kind = kinds[random().below(kinds.size())];
+    const std::uint32_t right = is_atomic(kind)       ? IBV_ACCESS_REMOTE_ATOMIC
+                                : kind == Kind::kRead ? IBV_ACCESS_REMOTE_READ
+                                                      : IBV_ACCESS_REMOTE_WRITE;
+    const bool granted = (peer_->terms_.access & right) != 0;
+    if (granted != (misdeed == Misdeed::kQueuePairForbids)) return kind;
+  }
+  return std::nullopt;
+}
 
+/// The request names remote memory that it may not touch.
+bool Side::wrong_remote(Misdeed misdeed, SendWork& work) {
+  const auto kind = choose_wrong_kind(misdeed);
+  if (!kind) return false;
+  work.kind = *kind;
   const Range& zone = peer_->zone_->range();
   work.length = is_atomic(work.kind)
                     ? kAtomicSize
@@ -175,18 +192,17 @@ bool Side::wrong_local(Misdeed misdeed, SendWork& work) {
   return true;
 }
 
-/// Nobody posts a receive any more at the peer, and our patience is finite.
+/// From now on nobody posts a receive at the peer, and our patience is finite.
 bool Side::starve() {
   if (terms_.rnr_retry == 7 || !terms_.prompt || peer_->bad_receive_) return false;
-  if (credit() < 0) return false;
-  const auto left = static_cast<std::size_t>(credit());
-  if (sends_.size() + left + 1 > terms_.send_depth) return false;
-  peer_->starving_peer_ = true;
-  for (std::size_t i = 0; i < left; ++i) {
-    SendWork filler = make_work(Kind::kSend);
-    sends_.push_back(filler);
-    post({filler});
-  }
+  say("the peer posts no receives any more");
+  peer_->starving_peer_ = starves_ = true;
+  return true;
+}
+
+/// The receives that there were are used up: a message for which none comes.
+bool Side::post_starved() {
+  if (credit() > 0 || !can_misbehave()) return false;
   SendWork work;
   work.id = world_.next_id();
   work.misdeed = Misdeed::kNoReceive;

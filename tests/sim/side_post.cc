@@ -163,7 +163,8 @@ bool Side::post_sends() {
   std::int64_t messages = 0;
   const std::uint64_t count = random().between(1, 4);
   while (works.size() < count && room()) {
-    const Kind kind = choose_kind();
+    // Who starves uses up the last receives soon.
+    const Kind kind = starves_ && random().below(2) == 0 ? Kind::kSend : choose_kind();
     if (is_message(kind) && terms_.prompt && credit() <= messages) break;
     messages += is_message(kind) ? 1 : 0;
     works.push_back(make_work(kind));

@@ -157,7 +157,7 @@ void Side::create() {
   next_psn_ = sq_psn_;
   last_success_ = 0;
   never_from_ = std::numeric_limits<std::uint64_t>::max();
-  doomed_ = failed_ = receive_failed_ = bad_receive_ = starving_peer_ = false;
+  doomed_ = failed_ = receive_failed_ = bad_receive_ = starving_peer_ = starves_ = false;
   expected_error_ = IBV_WC_SUCCESS;
   misdeed_ = Misdeed::kNone;
   unsignaled_ = epoch_operations_ = 0;
@@ -271,7 +271,8 @@ void Side::connect() {
        .rq_psn = peer_->sq_psn_,
        .sq_psn = sq_psn_,
        .mtu = mtu_,
-       .max_rd_atomic = std::min(terms_.max_rd_atomic, peer_->terms_.max_rd_atomic)});
+       .max_rd_atomic = std::min(terms_.max_rd_atomic, peer_->terms_.max_rd_atomic),
+       .rnr_retry = terms_.rnr_retry});
   if (!terms_.lazy) {
     while (receives_.size() < terms_.receive_depth) post_receive();
   }

@@ -30,6 +30,7 @@ struct Options {
   std::optional<std::uint64_t> seed{};
   std::string seeds{};
   unsigned jobs = 1;
+  std::size_t most_failures = 10;
   bool quiet = false;
   bool json = false;
 };
@@ -105,7 +106,8 @@ int run_one(const Options& options) {
 }
 
 int run_many(const Options& options, std::uint64_t first, std::uint64_t last) {
-  CampaignOptions campaign{.first = first, .last = last, .jobs = options.jobs};
+  CampaignOptions campaign{
+      .first = first, .last = last, .jobs = options.jobs, .most_failures = options.most_failures};
   const bool shows = !options.quiet && !options.json && ::isatty(STDERR_FILENO) != 0;
   if (shows) {
     campaign.progress = [total = last - first + 1](std::uint64_t runs) {
@@ -162,6 +164,8 @@ void add_sim_command(CLI::App& app, int& status) {
   command->add_option("--seeds", options->seeds, "Run many: A..B");
   command->add_option("--jobs", options->jobs, "Processes that run seeds")
       ->check(CLI::Range(1U, 64U));
+  command->add_option("--failures", options->most_failures, "Stop after so many failed seeds (10)")
+      ->check(CLI::PositiveNumber);
   command->add_flag("--quiet", options->quiet, "No trace, no progress");
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options, &status] { status = run(*options); });

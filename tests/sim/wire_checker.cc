@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "wire/headers.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr std::uint32_t kRing = 8192;
 /// A NIC's turn is over long before.
 constexpr Duration kNakGrace = std::chrono::milliseconds(1);
+constexpr std::uint32_t kForEver = 7;  ///< an rnr_retry
 
 std::uint32_t add(std::uint32_t psn, std::uint32_t count) { return (psn + count) & wire::kMask24; }
 
@@ -37,6 +39,20 @@ bool is_read_or_atomic(const wire::OpcodeInfo& info) {
 bool is_request(const wire::OpcodeInfo& info) {
   return info.operation == wire::Operation::kSend || info.operation == wire::Operation::kWrite ||
          is_read_or_atomic(info);
+}
+
+bool is_response_with_data(const wire::OpcodeInfo& info) {
+  return info.operation == wire::Operation::kReadResponse ||
+         info.operation == wire::Operation::kAtomicAcknowledge;
+}
+
+/// How long an RNR NAK asks to wait, by the code in it (Table 45).
+Duration rnr_wait(std::uint8_t code) {
+  constexpr std::array<std::int64_t, 32> kTensOfMicroseconds = {
+      65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+      48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+      2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+  return std::chrono::microseconds(10 * kTensOfMicroseconds[code % 32]);
 }
 
 bool begins(wire::Place place) {
@@ -81,7 +97,11 @@ std::unique_ptr<link::Link> WireChecker::wrap(const wire::Address& address,
 
 void WireChecker::open(const FlowSpec& spec) {
   Flow& flow = flows_[{spec.local, spec.local_qp}];
-  flow = Flow{.spec = spec, .high = spec.sq_psn, .expected = spec.rq_psn, .furthest = spec.rq_psn};
+  flow = Flow{.spec = spec,
+              .high = spec.sq_psn,
+              .unacked = spec.sq_psn,
+              .expected = spec.rq_psn,
+              .furthest = spec.rq_psn};
   flow.sent.resize(kRing);
   flow.accepted.resize(kRing);
   flow.came.resize(kRing);
@@ -151,6 +171,7 @@ void WireChecker::sent_request(Flow& flow, const wire::Train& train) {
     return accuse(flow, fmt::format("PSN {} leaves before {}", psn, flow.high));
   }
   if (distance(psn, flow.high) < 0) retransmitted_ += train.count;
+  check_going_back(flow, psn);
   std::uint32_t span = train.count;
   if (is_read_or_atomic(info)) {
     if (info.operation == wire::Operation::kReadRequest) {
@@ -158,6 +179,7 @@ void WireChecker::sent_request(Flow& flow, const wire::Train& train) {
     }
     std::erase_if(flow.reads, [&](const auto& read) { return distance(read.end, psn) > 0; });
     flow.reads.push_back({psn, add(psn, span)});
+    if (psn == flow.high) flow.unanswered.push_back({psn, add(psn, span)});
     if (flow.reads.size() > flow.spec.max_rd_atomic) {
       accuse(flow, fmt::format("{} READs and atomics are under way, {} were agreed",
                                flow.reads.size(), flow.spec.max_rd_atomic));
@@ -169,6 +191,23 @@ void WireChecker::sent_request(Flow& flow, const wire::Train& train) {
     ++sent.times;
   }
   if (distance(add(psn, span), flow.high) > 0) flow.high = add(psn, span);
+}
+
+void WireChecker::check_going_back(Flow& flow, std::uint32_t psn) {
+  if (distance(psn, flow.unacked) < 0) {
+    return accuse(flow, fmt::format("sends PSN {} again, which is acknowledged", psn));
+  }
+  Flow::RnrWait& rnr = flow.rnr;
+  if (!rnr.begun) return;
+  rnr.begun = false;
+  ++rnr.rounds;
+  if (scheduler_.now() < rnr.until) {
+    return accuse(flow, fmt::format("sends PSN {} and does not wait for the RNR timer", psn));
+  }
+  if (flow.spec.rnr_retry != kForEver && rnr.rounds > flow.spec.rnr_retry) {
+    accuse(flow, fmt::format("asks for a receive for the {}. time, {} retries were agreed",
+                             rnr.rounds, flow.spec.rnr_retry));
+  }
 }
 
 void WireChecker::sent_response(Flow& flow, const wire::Packet& head) {
@@ -270,13 +309,48 @@ void WireChecker::received_request(Flow& flow, const wire::Packet& packet) {
 }
 
 void WireChecker::received_response(Flow& flow, const wire::Packet& packet) {
-  const std::uint32_t end = add(packet.bth.psn, 1);
-  const auto operation = packet.info().operation;
-  if (operation != wire::Operation::kReadResponse &&
-      operation != wire::Operation::kAtomicAcknowledge) {
+  const std::uint32_t psn = packet.bth.psn;
+  const std::uint32_t end = add(psn, 1);
+  const bool data = is_response_with_data(packet.info());
+  if (data) {
+    std::erase_if(flow.reads, [&](const auto& read) { return distance(read.end, end) <= 0; });
+  }
+  // Of what is acknowledged, or was never sent: it changes nothing.
+  if (distance(psn, flow.unacked) < 0 || distance(psn, flow.high) >= 0) return;
+  if (data) {
+    if (!acknowledge_before(flow, psn) || flow.unanswered.empty()) return;
+    ReadUnderWay& read = flow.unanswered.front();
+    if (read.first != psn) return;
+    read.first = flow.unacked = end;
+    flow.rnr.rounds = 0;
+    if (read.first == read.end) flow.unanswered.pop_front();
     return;
   }
-  std::erase_if(flow.reads, [&](const auto& read) { return distance(read.end, end) <= 0; });
+  switch (packet.aeth.kind) {
+    case wire::Aeth::Kind::kAck: acknowledge_before(flow, end); return;
+    case wire::Aeth::Kind::kNak: acknowledge_before(flow, psn); return;
+    case wire::Aeth::Kind::kRnrNak: return await_receive(flow, packet);
+    case wire::Aeth::Kind::kReserved: return;
+  }
+}
+
+/// False when a READ or an atomic stands in the way whose response did not come.
+bool WireChecker::acknowledge_before(Flow& flow, std::uint32_t end_psn) {
+  std::uint32_t end = end_psn;
+  if (!flow.unanswered.empty() && distance(flow.unanswered.front().first, end) < 0) {
+    end = flow.unanswered.front().first;
+  }
+  if (distance(end, flow.unacked) > 0) {
+    flow.unacked = end;
+    flow.rnr.rounds = 0;
+  }
+  return end == end_psn;
+}
+
+void WireChecker::await_receive(Flow& flow, const wire::Packet& packet) {
+  if (!acknowledge_before(flow, packet.bth.psn) || flow.rnr.begun) return;
+  flow.rnr.begun = true;
+  flow.rnr.until = scheduler_.now() + rnr_wait(packet.aeth.value);
 }
 
 }  // namespace verbena::sim

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -28,13 +29,15 @@ struct FlowSpec {
   std::uint32_t sq_psn = 0;  ///< first that we send
   std::uint32_t mtu = 1024;
   std::uint32_t max_rd_atomic = 1;
+  std::uint32_t rnr_retry = 7;  ///< 7 is for ever
 };
 
 /// Sits on top of every NIC's links and sees exactly what the NIC sends and gets. It knows the
 /// transport's rules (engine.md) independently of the engine and checks what can be seen from
 /// outside: PSNs leave without a gap; an ACK acknowledges only what came and counts messages right;
-/// a gap is NAKed once, with the expected PSN; RNR NAKs name a packet that needs a receive; no more
-/// READs and atomics are under way than agreed.
+/// a gap is NAKed once, with the expected PSN; RNR NAKs name a packet that needs a receive, are
+/// waited for and obeyed no more often than agreed; no more READs and atomics are under way than
+/// agreed; what is acknowledged is not sent again.
 ///
 /// What it assumes about receives is optimistic (every packet in sequence was accepted), so that it
 /// never accuses a NIC that is right.
@@ -79,6 +82,13 @@ class WireChecker {
     // As requester.
     std::uint32_t high = 0;
     std::vector<ReadUnderWay> reads{};
+    std::uint32_t unacked = 0;              ///< everything before it is acknowledged
+    std::deque<ReadUnderWay> unanswered{};  ///< READs and atomics, from what did not come yet
+    struct RnrWait {
+      bool begun = false;  ///< and nothing was sent since
+      Time until{};
+      std::uint32_t rounds = 0;  ///< since there was progress
+    } rnr{};
     struct Sent {
       std::uint32_t psn = ~0U;
       std::uint32_t times = 0;
@@ -104,11 +114,14 @@ class WireChecker {
 
   void sent(const wire::Address& from, const wire::Train& train);
   void sent_request(Flow& flow, const wire::Train& train);
+  void check_going_back(Flow& flow, std::uint32_t psn);
   void sent_response(Flow& flow, const wire::Packet& head);
   void sent_nak(Flow& flow, const wire::Packet& head);
   void received(const wire::Address& at, const wire::Segment& segment);
   void received_request(Flow& flow, const wire::Packet& packet);
   void received_response(Flow& flow, const wire::Packet& packet);
+  bool acknowledge_before(Flow& flow, std::uint32_t end_psn);
+  void await_receive(Flow& flow, const wire::Packet& packet);
   [[nodiscard]] Flow* towards(const wire::Address& from, const wire::Address& to,
                               std::uint32_t peer_qp);
   void accuse(const Flow& flow, const std::string& what);

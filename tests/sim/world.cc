@@ -246,6 +246,9 @@ void World::silence(std::size_t a, std::size_t b) {
   network_.cut(address_of(b), address_of(a), for_ever);
   for (const auto& connection : connections_) {
     if (!joins(*connection, a, b)) continue;
+    // One whose other end is yet to be made: that is made once the path is mended.
+    const auto down = [](const Side* side) { return side->state() == Side::State::kDown; };
+    if (std::ranges::any_of(connection->sides, down)) continue;
     connection->silent = true;
     for (Side* side : connection->sides) side->lose_peer();
   }
