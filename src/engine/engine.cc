@@ -77,10 +77,15 @@ struct Engine::Impl {
     return qp != nullptr && qp->config().number == number ? qp : nullptr;
   }
 
-  /// After anything happened to a queue pair: it may have to send, to wait or to report.
+  /// After anything happened to a queue pair: it may have to send, to wait or to report. One that
+  /// is ready gets its timer when its turn comes.
   void touched(QueuePair& qp) {
-    ready.push(qp);
-    if (const auto deadline = qp.deadline()) timers.update(qp, *deadline);
+    if (qp.only_acknowledges()) {
+      held.push(qp);
+      if (const auto deadline = qp.deadline()) timers.update(qp, *deadline);
+    } else {
+      ready.push(qp);
+    }
     if (qp.eventful()) eventful.push(qp);
   }
   /// After windows may have opened.
@@ -94,8 +99,9 @@ struct Engine::Impl {
   std::vector<std::unique_ptr<QueuePair>> table;  ///< by the low bits of the number
   std::uint32_t count = 0;
   QpList ready;
-  QpList held;     ///< their acknowledgements wait for a reply
-  QpList blocked;  ///< their receiver's window is full
+  QpList held;         ///< their acknowledgements wait for a reply
+  bool holds = false;  ///< the last poll_transmit() left those where they are
+  QpList blocked;      ///< their receiver's window is full
   QpList eventful;
   QpList unconfirmed;  ///< datagrams of theirs are with the link
   TimerHeap timers;
@@ -210,8 +216,13 @@ std::size_t Engine::poll_transmit(Time now, std::span<wire::Train> trains, Acks 
                    std::max(impl.core.config.max_pieces, 1u));
   impl.linger.fill(batch, impl.core.counters);
   if (acks == Acks::kSend) {
-    while (!impl.held.empty()) impl.ready.push(impl.held.pop());
+    while (!impl.held.empty()) {
+      QueuePair& qp = impl.held.pop();
+      if (impl.holds) qp.note_held();
+      impl.ready.push(qp);
+    }
   }
+  impl.holds = acks == Acks::kHold;
   for (std::size_t turns = impl.ready.size(); turns > 0 && !batch.full(); --turns) {
     impl.fill(batch, impl.ready.pop(), now, acks == Acks::kHold);
   }

@@ -40,6 +40,12 @@ class QueuePair {
   [[nodiscard]] bool holds_acknowledgement() const {
     return connected() && responder_.only_acknowledgement();
   }
+  /// All there is to send is one acknowledgement.
+  [[nodiscard]] bool only_acknowledges() const {
+    return connected() && responder_.only_acknowledgement() && requester_.rests();
+  }
+  /// The acknowledgement was held back until now.
+  void note_held() { held_ = true; }
   [[nodiscard]] std::optional<Time> deadline() const;
 
   // For the halves.

@@ -100,6 +100,10 @@ Fill Requester::fill(TrainBatch& batch, Time now) {
   return Fill::kIdle;
 }
 
+bool Requester::rests() const {
+  return cursor_ == qp_.config().send_queue->tail() && !local_error_;
+}
+
 bool Requester::can_start(const SendWqe& wqe) const {
   const bool begun = cursor_ != assigned_;
   if (!begun && qp_.state() == QpState::kSqd) return false;

@@ -36,6 +36,8 @@ class Requester {
   /// RTR to RTS: the first packet carries the queue pair's sq_psn.
   void start();
   [[nodiscard]] Fill fill(TrainBatch& batch, Time now);
+  /// Nothing waits to be sent, for whatever reason.
+  [[nodiscard]] bool rests() const;
   void handle_response(const wire::Packet& packet, Time now);
   void handle_timeout(Time now);
   [[nodiscard]] std::optional<Time> deadline() const;

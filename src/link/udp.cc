@@ -74,6 +74,7 @@ Result<std::unique_ptr<UdpLink>> UdpLink::create(int fd, std::shared_ptr<const v
 }
 
 bool UdpLink::is_single(const wire::Address& destination) const {
+  if (single_path_count_ == 0) return all_single_;
   const auto end = single_paths_.begin() + static_cast<std::ptrdiff_t>(single_path_count_);
   return all_single_ || std::find(single_paths_.begin(), end, destination) != end;
 }

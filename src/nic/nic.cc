@@ -14,7 +14,7 @@ namespace {
 
 /// Polls in a row that may find completions without driving: so that a program which takes them one
 /// by one does not pay a system call for each, and the link is still looked at.
-constexpr std::uint32_t kUndrivenPolls = 8;
+constexpr std::uint32_t kUndrivenPolls = 64;
 
 /// Counters are 64-bit numbers and nothing else, so that a new one need not be named here.
 void add(engine::Counters& sum, const engine::Counters& counters) {

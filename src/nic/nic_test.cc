@@ -376,11 +376,12 @@ TEST_F(PairTest, TheLastAcknowledgementLeavesWithTheNic) {
 }
 
 TEST_F(PairTest, TakingOneByOneStillDrivesTheLink) {
-  for (std::uint64_t id = 0; id < 30; ++id) ASSERT_TRUE(b.receive(id, {b.piece(0, 64)}));
-  for (std::uint64_t id = 0; id < 30; ++id) ASSERT_TRUE(a.send({.id = id}, {a.piece(0, 8)}));
+  constexpr std::uint64_t kCount = 200;
+  for (std::uint64_t id = 0; id < kCount; ++id) ASSERT_TRUE(b.receive(id, {b.piece(0, 64)}));
+  for (std::uint64_t id = 0; id < kCount; ++id) ASSERT_TRUE(a.send({.id = id}, {a.piece(0, 8)}));
   const auto receives = host.links[1]->receives;
   std::array<Completion, 1> one{};
-  for (std::uint64_t id = 0; id < 30; ++id) {
+  for (std::uint64_t id = 0; id < kCount; ++id) {
     ASSERT_EQ(b.nic->poll(b.receive_cq, one).value(), 1U);
     EXPECT_EQ(one[0].id, id);
   }

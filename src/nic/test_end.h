@@ -26,8 +26,8 @@ inline wire::Address address(std::string_view text) {
 
 struct EndOptions {
   engine::QpType type = engine::QpType::kRc;
-  std::uint32_t cq_capacity = 64;
-  std::uint32_t max_wr = 32;
+  std::uint32_t cq_capacity = 256;
+  std::uint32_t max_wr = 200;
   std::uint32_t access =
       engine::kLocalWrite | engine::kRemoteWrite | engine::kRemoteRead | engine::kRemoteAtomic;
   bool with_channel = true;
