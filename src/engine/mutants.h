@@ -45,6 +45,12 @@ enum class Mutant : std::uint8_t {
   kMaxRdAtomicIgnored,        ///< more READs and atomics are under way than agreed
   kInlineNotCopied,           ///< inline data are gathered when sent, not when posted
   kGhostAckAccepted,          ///< an ACK beyond what was sent is believed
+  kRnrTimerIgnored,           ///< what was RNR NAKed is sent again at once
+  kGoesBackTooFar,            ///< a retry begins at the request's start, acknowledged or not
+  kSavedAtomicsTooFew,        ///< only the latest atomic's result is kept for duplicates
+  kDrainIgnored,              ///< requests begin in SQD
+  kZeroLengthChecked,         ///< the key of a request without bytes is checked
+  kGenerationIgnored,         ///< a key is found by its index alone
   kLastMutant,
 };
 
@@ -84,6 +90,12 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::k
         "max-rd-atomic-ignored",
         "inline-not-copied",
         "ghost-ack-accepted",
+        "rnr-timer-ignored",
+        "goes-back-too-far",
+        "saved-atomics-too-few",
+        "drain-ignored",
+        "zero-length-checked",
+        "generation-ignored",
 };
 
 #ifdef VERBENA_MUTANTS

@@ -106,7 +106,7 @@ bool Requester::rests() const {
 
 bool Requester::can_start(const SendWqe& wqe) const {
   const bool begun = cursor_ != assigned_;
-  if (!begun && qp_.state() == QpState::kSqd) return false;
+  if (!begun && qp_.state() == QpState::kSqd && !mutant(Mutant::kDrainIgnored)) return false;
   if (wqe.request.fence && !outstanding_.empty() && !mutant(Mutant::kFenceIgnored)) {
     // A READ that is asked for in parts does not wait for its own earlier parts.
     if (!begun || cursor_psn_ == wqe.first_psn) return false;
@@ -284,6 +284,9 @@ void Requester::rewind() {
   ack_deadline_.reset();
   cursor_ = oldest_;
   cursor_psn_ = unacked_psn_;
+  if (mutant(Mutant::kGoesBackTooFar) && oldest_ != assigned_) {
+    cursor_psn_ = qp_.config().send_queue->at(oldest_).first_psn;
+  }
   outstanding_.clear();
   local_error_.reset();
   if (window_ != nullptr) window_->release(outgoing_charge_);

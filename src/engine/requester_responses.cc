@@ -99,7 +99,7 @@ void Requester::handle_rnr_nak(const wire::Packet& packet, Time now) {
     --rnr_retries_left_;
   }
   rewind();
-  rnr_until_ = now + rnr_delay(packet.aeth.value);
+  rnr_until_ = mutant(Mutant::kRnrTimerIgnored) ? now : now + rnr_delay(packet.aeth.value);
 }
 
 void Requester::handle_read_response(const wire::Packet& packet, Time now) {

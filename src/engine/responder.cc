@@ -18,6 +18,10 @@ bool begins(wire::Place place) {
   return place == wire::Place::kFirst || place == wire::Place::kOnly;
 }
 bool ends(wire::Place place) { return place == wire::Place::kLast || place == wire::Place::kOnly; }
+/// A request without bytes has no range, and its key is not looked at (C9-88).
+bool has_range(const wire::Reth& reth) {
+  return reth.dma_length != 0 || mutant(Mutant::kZeroLengthChecked);
+}
 
 }  // namespace
 
@@ -197,8 +201,8 @@ bool Responder::begin_write(const wire::Packet& packet) {
   }
   // The whole range is checked before the first byte is placed; a zero-length WRITE has no range
   // (C9-88).
-  if (reth.dma_length != 0 && !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length,
-                                                   kRemoteWrite, qp_.config().pd)) {
+  if (has_range(reth) && !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length,
+                                              kRemoteWrite, qp_.config().pd)) {
     refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
     return false;
   }
@@ -222,8 +226,8 @@ void Responder::execute_read(const wire::Packet& packet) {
   if (reth.dma_length > kMaxDmaLength) {
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   }
-  if (reth.dma_length != 0 && !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length,
-                                                   kRemoteRead, qp_.config().pd)) {
+  if (has_range(reth) && !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length, kRemoteRead,
+                                              qp_.config().pd)) {
     return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
   }
   const std::uint32_t count = packet_count(reth.dma_length, qp_.attributes().path_mtu);
@@ -265,7 +269,9 @@ void Responder::execute_atomic(const wire::Packet& packet) {
   msn_ = (msn_ + 1) & wire::kMask24;
   const std::uint32_t psn = packet.bth.psn;
   const SavedAtomic saved{.psn = psn, .msn = msn_, .original = original};
-  if (saved_.size() < qp_.attributes().max_dest_rd_atomic) {
+  const std::uint32_t most =
+      mutant(Mutant::kSavedAtomicsTooFew) ? 1 : qp_.attributes().max_dest_rd_atomic;
+  if (saved_.size() < most) {
     saved_.push_back(saved);
   } else {
     saved_[saved_next_] = saved;
@@ -308,8 +314,8 @@ void Responder::duplicate_read(const wire::Packet& packet) {
   if (reth.dma_length > kMaxDmaLength || mutant(Mutant::kDuplicateReadDropped)) return;
   const std::uint32_t end = psn_add(psn, packet_count(reth.dma_length, qp_.attributes().path_mtu));
   if (psn_distance(end, expected_psn_) > 0) return;
-  if (reth.dma_length != 0 && !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length,
-                                                   kRemoteRead, qp_.config().pd)) {
+  if (has_range(reth) && !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length, kRemoteRead,
+                                              qp_.config().pd)) {
     return refuse_at(psn, wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
   }
   const Answer again{.kind = Answer::Kind::kRead,

@@ -100,6 +100,7 @@ class Side {
   void make_message(SendWork& work, std::uint32_t longest);
   void make_write(SendWork& work);
   void make_read(SendWork& work);
+  void name_nothing(SendWork& work);
   void make_atomic(SendWork& work);
   void make_shared_atomic(SendWork& work);
   bool reuse_read(SendWork& work, std::uint32_t longest);

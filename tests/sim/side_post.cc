@@ -55,6 +55,8 @@ bool Side::traffic() {
     return true;
   }
   if (doomed_ || failed_) return active;
+  // Without a time-out, what arrives before the peer is in RTR is lost for ever.
+  if (terms_.timeout == 0 && peer_->state_ == State::kInit) return active;
   // A fast burst now and then, else some at a time.
   const std::uint64_t bursts = random().below(4) == 0 ? 6 : 1;
   for (std::uint64_t i = 0; i < bursts && !doomed_; ++i) {
@@ -355,6 +357,7 @@ void Side::make_write(SendWork& work) {
   work.target = choose_target(work.length);
   work.remote_address = peer_->zone_address_ + (work.target.offset - peer_->zone_->range().offset);
   work.rkey = peer_->zone_mr_->rkey;
+  if (work.length == 0) name_nothing(work);
   order_after_reads(work, work.data);
   peer_->zone_->post(work.number, work.target.offset, work.data);
 }
@@ -364,8 +367,16 @@ void Side::make_read(SendWork& work) {
   work.target = choose_target(work.length);
   work.remote_address = peer_->zone_address_ + (work.target.offset - peer_->zone_->range().offset);
   work.rkey = peer_->zone_mr_->rkey;
+  if (work.length == 0) name_nothing(work);
   work.data = to_data(peer_->zone_->after_all(work.target));
   add_destination(work);
+}
+
+/// Without bytes a request may name any key and address (C9-88).
+void Side::name_nothing(SendWork& work) {
+  if (random().below(2) == 0) return;
+  work.remote_address = random().next();
+  work.rkey = static_cast<std::uint32_t>(random().next());
 }
 
 void Side::make_atomic(SendWork& work) {
