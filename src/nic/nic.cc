@@ -108,14 +108,14 @@ engine::Counters Nic::counters() const {
 // Data path.
 
 Result<std::uint32_t> Nic::poll(CompletionQueue* cq, std::span<engine::Completion> completions) {
-  const Time now = impl_->host.now();
-  impl_->poll_state.poll(now);
   const auto taken = cq->take(completions);
   if (taken && *taken > 0 &&
       cq->undriven.fetch_add(1, std::memory_order_relaxed) < kUndrivenPolls) {
     return taken;
   }
   cq->undriven.store(0, std::memory_order_relaxed);
+  const Time now = impl_->host.now();
+  impl_->poll_state.poll(now);
   const engine::Acks acks = impl_->acks(now);
   impl_->for_shards_of(*cq, [&](Shard& shard) { shard.poll(now, acks); });
   if (!taken || *taken == completions.size()) return taken;

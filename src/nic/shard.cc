@@ -74,9 +74,17 @@ void Shard::poll(Time now, Acks acks) {
 }
 
 void Shard::ring(QueuePair& qp, Time now, Acks acks) {
-  gate_.ring(qp.doorbell());
+  // Whoever gets in needs no bell.
+  bool inside = gate_.try_enter();
+  if (inside) {
+    engine_.posted(*qp.transport, now);
+    dirty_ = true;
+  } else {
+    gate_.ring(qp.doorbell());
+  }
   bool wake = false;
-  for (int round = 0; round < kRounds && gate_.try_enter(); ++round) {
+  for (int round = 0; round < kRounds; ++round) {
+    if (!std::exchange(inside, false) && !gate_.try_enter()) break;
     turn(now, acks, Receive::kNo);
     const bool more = more_;
     wake = leave(now, acks);
