@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Polling completions: ibv_poll_cq(3).
-#include <immintrin.h>
 #include <endian.h>
+#include <immintrin.h>
 #include <sched.h>
 
 #include <cerrno>

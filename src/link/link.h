@@ -44,8 +44,8 @@ class Link {
   /// leave with their path's.
   [[nodiscard]] virtual std::optional<std::uint16_t> source_port() const { return std::nullopt; }
 
-  /// From now on the paths of what comes in tell its traffic class and hop limit. Before, a link may
-  /// leave both as in a default Path: only UD receivers look at them, and asking costs.
+  /// From now on the paths of what comes in tell its traffic class and hop limit. Before, a link
+  /// may leave both as in a default Path: only UD receivers look at them, and asking costs.
   virtual void report_ip_headers() {}
 
   /// A descriptor that is readable when receive() has something; -1 when there is none (simulated
