@@ -108,9 +108,6 @@ void Side::agree() {
       terms.receive_sge = static_cast<std::uint32_t>(random().between(1, 5));
       terms.inline_size = static_cast<std::uint32_t>(random().below(3) * 100);
       terms.signal_all = random().below(6) == 0;
-      terms.send_cq = random().below(side->process_.cq_count());
-      terms.receive_cq = random().below(side->process_.cq_count());
-      if (side->process_.notice(terms.send_cq) == Notice::kSolicited) terms.send_cq = 0;
     } else {
       terms = side->terms_;
     }
@@ -165,6 +162,10 @@ void Side::create() {
   draining_send_queue_ = false;
   notifies_.clear();
   if (!reuse_) {
+    // Not before: the process may have begun anew, with fewer queues, since the two agreed.
+    terms_.send_cq = random().below(process_.cq_count());
+    terms_.receive_cq = random().below(process_.cq_count());
+    if (process_.notice(terms_.send_cq) == Notice::kSolicited) terms_.send_cq = 0;
     ibv_qp_init_attr init{};
     init.qp_type = IBV_QPT_RC;
     init.send_cq = process_.cq(terms_.send_cq);
