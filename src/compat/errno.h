@@ -29,12 +29,13 @@ inline int told(const char* verb, const Error& error) {
 /// 0, or a positive errno, which is in errno as well (most programs print that).
 template <typename Body>
 [[nodiscard]] int status_of(const char* verb, Body&& body) noexcept {
-  int number = ENOMEM;
+  int number = 0;
   try {
     auto result = std::forward<Body>(body)();
     if (result) return 0;
     number = detail::told(verb, result.error());
-  } catch (const std::bad_alloc&) {  // number says so
+  } catch (const std::bad_alloc&) {
+    number = ENOMEM;
   }
   errno = number;
   return number;
@@ -44,12 +45,13 @@ template <typename Body>
 template <typename Body>
 [[nodiscard]] auto pointer_of(const char* verb, Body&& body) noexcept ->
     typename decltype(body())::value_type {
-  int number = ENOMEM;
+  int number = 0;
   try {
     auto result = std::forward<Body>(body)();
     if (result) return *result;
     number = detail::told(verb, result.error());
-  } catch (const std::bad_alloc&) {  // number says so
+  } catch (const std::bad_alloc&) {
+    number = ENOMEM;
   }
   errno = number;
   return nullptr;

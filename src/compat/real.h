@@ -29,10 +29,8 @@ class Unredirected {
 template <std::size_t kSize>
 struct Name {
   char text[kSize];
-  constexpr Name(
-      const char (&from)[kSize]) {  // NOLINT(google-explicit-constructor): written as a literal
-    std::copy_n(from, kSize, text);
-  }
+  // NOLINTNEXTLINE(google-explicit-constructor): written as a literal
+  constexpr Name(const char (&from)[kSize]) { std::copy_n(from, kSize, text); }
 };
 
 /// Calls the real library's function of that name, whose type is `entry`'s. Only for objects that

@@ -3,10 +3,10 @@
 
 // There when the program was built with ThreadSanitizer, else null.
 extern "C" {
-__attribute__((weak)) void __tsan_acquire(
-    void* address);  // NOLINT(bugprone-reserved-identifier,readability-identifier-naming)
-__attribute__((weak)) void __tsan_release(
-    void* address);  // NOLINT(bugprone-reserved-identifier,readability-identifier-naming)
+// NOLINTBEGIN(readability-identifier-naming): the runtime's names
+__attribute__((weak)) void __tsan_acquire(void* address);
+__attribute__((weak)) void __tsan_release(void* address);
+// NOLINTEND(readability-identifier-naming)
 }
 
 /// What a program hands over through a completion queue: whatever happened before a request was

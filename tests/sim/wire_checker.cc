@@ -113,8 +113,9 @@ void WireChecker::close(const wire::Address& local, std::uint32_t local_qp) {
 
 void WireChecker::alive(const wire::Address& local, std::uint32_t local_qp, Time posted) {
   const auto found = flows_.find({local, local_qp});
-  if (found == flows_.end() || !found->second.nak_due) return;
-  if (posted > *found->second.nak_due + kNakGrace) accuse(found->second, "a gap was not NAKed");
+  if (found == flows_.end()) return;
+  const std::optional<Time>& due = found->second.nak_due;
+  if (due.has_value() && posted > *due + kNakGrace) accuse(found->second, "a gap was not NAKed");
 }
 
 std::uint32_t WireChecker::transmissions(const wire::Address& local, std::uint32_t local_qp,
