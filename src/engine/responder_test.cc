@@ -31,12 +31,20 @@ class Answers : public EngineTest {
     return packet;
   }
 
-  /// Delivers and returns what `b` answers.
-  std::vector<wire::Packet> ask(const wire::Packet& packet) {
+  /// A packet on its way from `a` to `b`.
+  Datagram on_the_way(const wire::Packet& packet) {
     Datagram datagram{.bytes = std::vector<std::byte>(wire::encoded_size(packet)),
                       .path = {.source = a.source, .destination = b.source}};
     wire::encode(packet, datagram.bytes);
-    deliver(b, datagram);
+    return datagram;
+  }
+  Datagram write_only(std::uint32_t psn) {
+    return on_the_way(request(Opcode::kRcWriteOnly, psn, 8));
+  }
+
+  /// Delivers and returns what `b` answers.
+  std::vector<wire::Packet> ask(const wire::Packet& packet) {
+    deliver(b, on_the_way(packet));
     kept_ = collect(b);
     std::vector<wire::Packet> answers;
     for (const Datagram& answer : kept_) answers.push_back(answer.packet());
@@ -285,12 +293,7 @@ TEST_F(Answers, ReceiveKeysAreChecked) {
 TEST_F(Answers, AcknowledgementsOfABatchAreOne) {
   connect();
   std::vector<Datagram> datagrams;
-  for (std::uint32_t psn = 100; psn < 110; ++psn) {
-    const wire::Packet packet = request(Opcode::kRcWriteOnly, psn, 8);
-    datagrams.push_back({.bytes = std::vector<std::byte>(wire::encoded_size(packet)),
-                         .path = {.source = a.source, .destination = b.source}});
-    wire::encode(packet, datagrams.back().bytes);
-  }
+  for (std::uint32_t psn = 100; psn < 110; ++psn) datagrams.push_back(write_only(psn));
   std::vector<wire::Segment> segments;
   for (const Datagram& datagram : datagrams)
     segments.push_back({.datagram = datagram.bytes, .path = datagram.path});
@@ -306,18 +309,35 @@ TEST_F(Answers, AcknowledgementsOfABatchAreOne) {
 
 TEST_F(Answers, HeldAcknowledgementTravelsBehindTheReply) {
   connect();
-  wire::Packet packet = request(Opcode::kRcWriteOnly, 100, 8);
-  Datagram datagram{.bytes = std::vector<std::byte>(wire::encoded_size(packet)),
-                    .path = {.source = a.source, .destination = b.source}};
-  wire::encode(packet, datagram.bytes);
-  deliver(b, datagram);
-  EXPECT_TRUE(collect(b, Acks::kHold).empty());
-  ASSERT_TRUE(
-      b.send({.id = 1, .opcode = SendOpcode::kSend, .signaled = true}, {b.piece(0, 8)}, now));
-  const auto out = collect(b, Acks::kHold);
-  ASSERT_EQ(out.size(), 2u);
-  EXPECT_EQ(out[0].packet().bth.opcode, Opcode::kRcSendOnly);
-  EXPECT_EQ(out[1].packet().bth.opcode, Opcode::kRcAcknowledge);
+  std::uint32_t psn = 100;
+  for (const Acks with_reply : {Acks::kHold, Acks::kSend}) {
+    deliver(b, write_only(psn++));
+    EXPECT_TRUE(collect(b, Acks::kHold).empty());
+    ASSERT_TRUE(
+        b.send({.id = 1, .opcode = SendOpcode::kSend, .signaled = true}, {b.piece(0, 8)}, now));
+    const auto out = collect(b, with_reply);
+    ASSERT_EQ(out.size(), 2u);
+    EXPECT_EQ(out[0].packet().bth.opcode, Opcode::kRcSendOnly);
+    EXPECT_EQ(out[1].packet().bth.opcode, Opcode::kRcAcknowledge);
+  }
+}
+
+TEST_F(Answers, AcknowledgementThatWasNotHeldGoesBeforeTheReply) {
+  connect();
+  for (const Acks before : {Acks::kSend, Acks::kHold}) {
+    // A request, acknowledged as the last turn says, and another with a reply in the same turn.
+    const std::uint32_t psn = before == Acks::kSend ? 100 : 102;
+    deliver(b, write_only(psn));
+    EXPECT_EQ(collect(b, before).size(), before == Acks::kSend ? 1u : 0u);
+    collect(b, Acks::kSend);
+    deliver(b, write_only(psn + 1));
+    ASSERT_TRUE(
+        b.send({.id = 1, .opcode = SendOpcode::kSend, .signaled = true}, {b.piece(0, 8)}, now));
+    const auto out = collect(b, Acks::kSend);
+    ASSERT_EQ(out.size(), 2u);
+    EXPECT_EQ(out[0].packet().bth.opcode, Opcode::kRcAcknowledge);
+    EXPECT_EQ(out[1].packet().bth.opcode, Opcode::kRcSendOnly);
+  }
 }
 
 TEST_F(Answers, DestroyedQueuePairGoesOnAcknowledging) {
