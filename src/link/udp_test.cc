@@ -63,6 +63,22 @@ class UdpLinkTest : public ::testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(Families, UdpLinkTest, ::testing::Bool(),
                          [](const auto& family) { return family.param ? "IPv6" : "IPv4"; });
 
+TEST_P(UdpLinkTest, IpHeadersAreReportedFromTheAskingOn) {
+  path_.traffic_class = 0x6A;
+  path_.hop_limit = 17;
+  const OwnedTrain sent(path_, 77, 1, 100, 1024);
+  ASSERT_EQ(send({sent.train()}), 1U);
+  const auto before = receive_all(receiver());
+  ASSERT_EQ(before.size(), 1U);
+  EXPECT_EQ(before[0].path.traffic_class, wire::Path{}.traffic_class);
+  EXPECT_EQ(before[0].path.hop_limit, wire::Path{}.hop_limit);
+  receiver().report_ip_headers();
+  ASSERT_EQ(send({sent.train()}), 1U);
+  const auto after = receive_all(receiver());
+  ASSERT_EQ(after.size(), 1U);
+  EXPECT_EQ(after[0].path, path_);
+}
+
 TEST_P(UdpLinkTest, OnePacketArrivesWithItsPathAndIcrc) {
   path_.traffic_class = 0x6A;
   path_.hop_limit = 17;

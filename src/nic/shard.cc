@@ -36,7 +36,6 @@ constexpr int kSendTries = 8;
   made.max_qp = config.limits.max_qp;
   made.max_pieces = config.limits.max_sge;
   made.port_mtu = config.max_mtu;
-  made.port_mtu = config.max_mtu;
   return made;
 }
 
