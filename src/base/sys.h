@@ -48,6 +48,10 @@ inline int getsockopt(int fd, int level, int name, void* value, socklen_t* size)
 inline int setsockopt(int fd, int level, int name, const void* value, socklen_t size) {
   return static_cast<int>(::syscall(SYS_setsockopt, fd, level, name, value, size));
 }
+inline ssize_t sendto(int fd, const void* from, std::size_t size, int flags,
+                      const sockaddr* address, socklen_t address_size) {
+  return ::syscall(SYS_sendto, fd, from, size, flags, address, address_size);
+}
 inline ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   return ::syscall(SYS_sendmsg, fd, message, flags);
 }

@@ -52,7 +52,7 @@ constexpr std::uint32_t kPatience = 64;
 
 /// An empty look at a socket writes to what the sender is about to write to: without a breath
 /// between the looks both sides take longer (docs/performance.md).
-constexpr int kBreath = 10;
+constexpr int kBreath = 0;
 
 void note_empty(Cq& cq) {
   for (int i = 0; i < kBreath; ++i) _mm_pause();

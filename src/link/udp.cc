@@ -20,6 +20,7 @@ constexpr std::size_t kMaxDelivery = 65536;
 /// Small datagrams share a buffer; a large one always finds room behind them.
 constexpr std::size_t kBufferSize = 4 * kMaxDelivery;
 constexpr int kMaxInterruptions = 8;
+constexpr std::uint32_t kSettled = 8;  ///< sends alike before the socket is set for them
 constexpr std::uint8_t kDefaultHopLimit = 64;
 /// The largest packet: headers, a payload of the largest path MTU, padding, ICRC.
 constexpr std::size_t kMaxPacketSize = wire::kMaxHeaderSize + 4096 + 3 + wire::kIcrcSize;
@@ -69,7 +70,9 @@ Result<std::unique_ptr<UdpLink>> UdpLink::create(int fd, std::shared_ptr<const v
   if (bound.address().is_zero() || bound.address() == wire::Address::from_ipv4(0))
     return fail(std::errc::invalid_argument,
                 "the socket is not bound to one address, so the ICRC cannot be made");
-  set_ip_header_reports(fd, false);  // as whoever had the socket before may have left it
+  // As whoever had the socket before may have left it.
+  set_ip_header_reports(fd, false);
+  set_segment_size(fd, 0);
   return std::unique_ptr<UdpLink>(new UdpLink(fd, std::move(keep), bound));
 }
 
@@ -201,31 +204,47 @@ std::uint32_t UdpLink::send_singly() {
   return segments_;
 }
 
+/// Whether the socket cuts sends into this size (0: not at all) without being told each time, which
+/// saves a control message. It is set to what comes many times in a row.
+bool UdpLink::socket_cuts_into(std::size_t segment_size) {
+  same_cuts_ = segment_size == last_cut_ ? same_cuts_ + 1 : 0;
+  last_cut_ = segment_size;
+  if (segment_size != socket_cut_ && same_cuts_ == kSettled && set_segment_size(fd_, segment_size))
+    socket_cut_ = segment_size;
+  return segment_size == socket_cut_;
+}
+
 /// One system call; returns 0 or its errno.
 int UdpLink::transmit(std::size_t offset, std::size_t size, std::size_t segment_size) {
-  SocketAddress to(path_.destination, wire::kRoceUdpPort, scope_);
-  iovec piece{.iov_base = staging_.data() + offset, .iov_len = size};
+  const SocketAddress to(path_.destination, wire::kRoceUdpPort, scope_);
+  const bool ipv4 = to.family() == AF_INET;
   alignas(cmsghdr) std::array<std::byte, 4 * CMSG_SPACE(sizeof(int))> control{};
   msghdr message{};
-  message.msg_name = to.get();
-  message.msg_namelen = to.size();
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  const bool ipv4 = to.family() == AF_INET;
-  if (size > segment_size)
-    add_control(message, control.data(), IPPROTO_UDP, UDP_SEGMENT,
-                static_cast<std::uint16_t>(segment_size));
+  const std::size_t cut = size > segment_size ? segment_size : 0;
+  if (!socket_cuts_into(cut))
+    add_control(message, control.data(), IPPROTO_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(cut));
   if (path_.traffic_class != 0)
     add_control(message, control.data(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6,
                 ipv4 ? IP_TOS : IPV6_TCLASS, int{path_.traffic_class});
   if (path_.hop_limit != kDefaultHopLimit && path_.hop_limit != 0)
     add_control(message, control.data(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6,
                 ipv4 ? IP_TTL : IPV6_HOPLIMIT, int{path_.hop_limit});
-  if (message.msg_controllen != 0) message.msg_control = control.data();
+
+  constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
+  std::byte* const from = staging_.data() + offset;
+  iovec piece{.iov_base = from, .iov_len = size};
+  message.msg_name = const_cast<sockaddr*>(to.get());
+  message.msg_namelen = to.size();
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
   int error = EINTR;
   for (int attempt = 0; attempt < kMaxInterruptions && error == EINTR; ++attempt) {
+    const ssize_t sent = message.msg_controllen == 0
+                             ? sys::sendto(fd_, from, size, kFlags, to.get(), to.size())
+                             : sys::sendmsg(fd_, &message, kFlags);
     // An ICMP error for an earlier packet, if the kernel reports one, is not about this one.
-    error = sys::sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ? 0 : errno;
+    error = sent >= 0 ? 0 : errno;
     if (error == ECONNREFUSED) error = EINTR;
   }
   if (error == 0) ++counters_.sends;

@@ -152,6 +152,11 @@ void set_ip_header_reports(int fd, bool wanted) {
   sys::setsockopt(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, &value, sizeof value);
 }
 
+bool set_segment_size(int fd, std::size_t size) {
+  const int value = static_cast<int>(size);
+  return sys::setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &value, sizeof value) == 0;
+}
+
 void set_receive_buffer(int fd, int bytes) {
   sys::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
 }

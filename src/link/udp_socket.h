@@ -3,6 +3,7 @@
 
 #include <netinet/in.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -55,6 +56,10 @@ enum class Sharing : std::uint8_t { kExclusive, kReusePort };
 
 /// Whether what is received comes with the traffic class and hop limit of its IP header.
 void set_ip_header_reports(int fd, bool wanted);
+
+/// What the socket cuts its sends into by itself, when they do not say; 0: nothing. False when the
+/// kernel cannot.
+bool set_segment_size(int fd, std::size_t size);
 
 /// Asks for `bytes` of receive buffer; the kernel grants what net.core.rmem_max allows.
 void set_receive_buffer(int fd, int bytes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -38,13 +39,11 @@ namespace verbena::wire {
 
 /// The ICRC as it stands on the wire: four little-endian bytes.
 [[nodiscard]] inline std::uint32_t load_icrc(const std::byte* from) {
-  std::uint32_t value = 0;
-  for (int i = 3; i >= 0; --i) value = (value << 8) | std::to_integer<std::uint32_t>(from[i]);
-  return value;
+  return std::byteswap(load_be<std::uint32_t>(from));
 }
 
 inline void store_icrc(std::byte* to, std::uint32_t icrc) {
-  for (int i = 0; i < 4; ++i) to[i] = static_cast<std::byte>(icrc >> (8 * i));
+  store_be(to, std::byteswap(icrc));
 }
 
 }  // namespace verbena::wire

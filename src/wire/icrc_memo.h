@@ -35,10 +35,13 @@ class IcrcMemo {
     std::uint32_t state = 0;
   };
   static constexpr std::size_t kEntries = 64;  ///< a power of two
+  static constexpr std::size_t kSpread = 13;
 
   [[nodiscard]] std::uint32_t start(const Path& path, std::uint16_t identification,
                                     std::size_t size) {
-    Entry& entry = entries_[(identification + size / 4) & (kEntries - 1)];
+    // A batch's packets of one size, and a message of 2^n bytes with the acknowledgement behind it,
+    // all get entries of their own.
+    Entry& entry = entries_[(kSpread * identification + size / 4) & (kEntries - 1)];
     if (entry.size != size || entry.identification != identification ||
         entry.source_port != path.source_port || entry.source != path.source ||
         entry.destination != path.destination) {
