@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Polling completions: ibv_poll_cq(3).
 #include <endian.h>
-#include <immintrin.h>
 #include <sched.h>
 
 #include <cerrno>
@@ -50,12 +49,7 @@ constexpr std::size_t kBatch = 32;
 /// of a microsecond.
 constexpr std::uint32_t kPatience = 64;
 
-/// An empty look at a socket writes to what the sender is about to write to: without a breath
-/// between the looks both sides take longer (docs/performance.md).
-constexpr int kBreath = 0;
-
 void note_empty(Cq& cq) {
-  for (int i = 0; i < kBreath; ++i) _mm_pause();
   const std::uint32_t empty = cq.empty_polls.load(std::memory_order_relaxed) + 1;
   cq.empty_polls.store(empty, std::memory_order_relaxed);
   if (empty % kPatience == 0) ::sched_yield();

@@ -21,7 +21,6 @@ constexpr std::size_t kMaxDelivery = 65536;
 constexpr std::size_t kBufferSize = 4 * kMaxDelivery;
 constexpr int kMaxInterruptions = 8;
 constexpr std::uint32_t kSettled = 8;  ///< sends alike before the socket is set for them
-constexpr std::uint8_t kDefaultHopLimit = 64;
 /// The largest packet: headers, a payload of the largest path MTU, padding, ICRC.
 constexpr std::size_t kMaxPacketSize = wire::kMaxHeaderSize + 4096 + 3 + wire::kIcrcSize;
 static_assert(kMaxPacketSize <= kMaxSendBytes);
@@ -72,7 +71,7 @@ Result<std::unique_ptr<UdpLink>> UdpLink::create(int fd, std::shared_ptr<const v
                 "the socket is not bound to one address, so the ICRC cannot be made");
   // As whoever had the socket before may have left it.
   set_ip_header_reports(fd, false);
-  set_segment_size(fd, 0);
+  set_send_options(fd, bound.family(), {});
   return std::unique_ptr<UdpLink>(new UdpLink(fd, std::move(keep), bound));
 }
 
@@ -204,31 +203,40 @@ std::uint32_t UdpLink::send_singly() {
   return segments_;
 }
 
-/// Whether the socket cuts sends into this size (0: not at all) without being told each time, which
-/// saves a control message. It is set to what comes many times in a row.
-bool UdpLink::socket_cuts_into(std::size_t segment_size) {
-  same_cuts_ = segment_size == last_cut_ ? same_cuts_ + 1 : 0;
-  last_cut_ = segment_size;
-  if (segment_size != socket_cut_ && same_cuts_ == kSettled && set_segment_size(fd_, segment_size))
-    socket_cut_ = segment_size;
-  return segment_size == socket_cut_;
+/// What many sends in a row want becomes the socket's own: control messages cost as much as the
+/// rest of a small send's system call.
+void UdpLink::settle(const SendOptions& wanted) {
+  same_options_ = wanted == last_options_ ? same_options_ + 1 : 0;
+  last_options_ = wanted;
+  if (wanted == socket_options_ || same_options_ != kSettled) return;
+  const int family = address_.is_ipv4() ? AF_INET : AF_INET6;
+  if (set_send_options(fd_, family, wanted)) {
+    socket_options_ = wanted;
+  } else {
+    set_send_options(fd_, family, socket_options_);
+  }
 }
 
 /// One system call; returns 0 or its errno.
 int UdpLink::transmit(std::size_t offset, std::size_t size, std::size_t segment_size) {
   const SocketAddress to(path_.destination, wire::kRoceUdpPort, scope_);
+  SendOptions wanted;
+  if (size > segment_size) wanted.segment_size = static_cast<std::uint16_t>(segment_size);
+  wanted.traffic_class = path_.traffic_class;
+  if (path_.hop_limit != 0) wanted.hop_limit = path_.hop_limit;
+  settle(wanted);
+
   const bool ipv4 = to.family() == AF_INET;
   alignas(cmsghdr) std::array<std::byte, 4 * CMSG_SPACE(sizeof(int))> control{};
   msghdr message{};
-  const std::size_t cut = size > segment_size ? segment_size : 0;
-  if (!socket_cuts_into(cut))
-    add_control(message, control.data(), IPPROTO_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(cut));
-  if (path_.traffic_class != 0)
+  if (wanted.segment_size != socket_options_.segment_size)
+    add_control(message, control.data(), IPPROTO_UDP, UDP_SEGMENT, wanted.segment_size);
+  if (wanted.traffic_class != socket_options_.traffic_class)
     add_control(message, control.data(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6,
-                ipv4 ? IP_TOS : IPV6_TCLASS, int{path_.traffic_class});
-  if (path_.hop_limit != kDefaultHopLimit && path_.hop_limit != 0)
+                ipv4 ? IP_TOS : IPV6_TCLASS, int{wanted.traffic_class});
+  if (wanted.hop_limit != socket_options_.hop_limit)
     add_control(message, control.data(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6,
-                ipv4 ? IP_TTL : IPV6_HOPLIMIT, int{path_.hop_limit});
+                ipv4 ? IP_TTL : IPV6_HOPLIMIT, int{wanted.hop_limit});
 
   constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
   std::byte* const from = staging_.data() + offset;

@@ -92,7 +92,7 @@ class UdpLink final : public Link {
   [[nodiscard]] std::uint32_t send_staged();
   [[nodiscard]] std::uint32_t send_singly();
   [[nodiscard]] int transmit(std::size_t offset, std::size_t size, std::size_t segment_size);
-  [[nodiscard]] bool socket_cuts_into(std::size_t segment_size);
+  void settle(const SendOptions& wanted);
   [[nodiscard]] bool receive_batch();
   void read_header(const msghdr& message, const SocketAddress& source, std::size_t& segment_size);
 
@@ -112,10 +112,10 @@ class UdpLink final : public Link {
   std::uint32_t segments_ = 0;
   Resume resume_{};
 
-  // What the last sends were cut into, 0 for single packets, and what the socket does by itself.
-  std::size_t last_cut_ = 0;
-  std::uint32_t same_cuts_ = 0;
-  std::size_t socket_cut_ = 0;
+  // What the last sends wanted, and what the socket does by itself.
+  SendOptions last_options_{};
+  std::uint32_t same_options_ = 0;
+  SendOptions socket_options_{};
 
   static constexpr std::size_t kMaxSinglePaths = 16;
   std::array<wire::Address, kMaxSinglePaths> single_paths_{};

@@ -6,6 +6,7 @@
 #include <net/if.h>
 #include <netinet/udp.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -152,9 +153,17 @@ void set_ip_header_reports(int fd, bool wanted) {
   sys::setsockopt(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, &value, sizeof value);
 }
 
-bool set_segment_size(int fd, std::size_t size) {
-  const int value = static_cast<int>(size);
-  return sys::setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &value, sizeof value) == 0;
+bool set_send_options(int fd, int family, const SendOptions& options) {
+  const bool ipv4 = family == AF_INET;
+  const Option list[] = {
+      {IPPROTO_UDP, UDP_SEGMENT, options.segment_size, true, "UDP_SEGMENT"},
+      {ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_TOS : IPV6_TCLASS, options.traffic_class, true,
+       "the traffic class"},
+      {ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_TTL : IPV6_UNICAST_HOPS, options.hop_limit, true,
+       "the hop limit"},
+  };
+  return std::ranges::all_of(
+      list, [fd](const Option& option) { return set_option(fd, option).has_value(); });
 }
 
 void set_receive_buffer(int fd, int bytes) {

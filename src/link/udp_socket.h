@@ -3,7 +3,6 @@
 
 #include <netinet/in.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -57,9 +56,15 @@ enum class Sharing : std::uint8_t { kExclusive, kReusePort };
 /// Whether what is received comes with the traffic class and hop limit of its IP header.
 void set_ip_header_reports(int fd, bool wanted);
 
-/// What the socket cuts its sends into by itself, when they do not say; 0: nothing. False when the
-/// kernel cannot.
-bool set_segment_size(int fd, std::size_t size);
+/// What a socket does to its sends unless a send says otherwise, or what a send says.
+struct SendOptions {
+  std::uint16_t segment_size = 0;  ///< what to cut it into (UDP_SEGMENT); 0: not at all
+  std::uint8_t traffic_class = 0;
+  std::uint8_t hop_limit = 64;
+  bool operator==(const SendOptions&) const = default;
+};
+/// Sets them on a socket of `family`; false when the kernel refused one, with others set or not.
+bool set_send_options(int fd, int family, const SendOptions& options);
 
 /// Asks for `bytes` of receive buffer; the kernel grants what net.core.rmem_max allows.
 void set_receive_buffer(int fd, int bytes);

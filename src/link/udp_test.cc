@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "link/icrc_check.h"
 #include "link/testing.h"
 
@@ -137,6 +138,32 @@ TEST_P(UdpLinkTest, OtherSlotsAndLargerPacketsBeginAnotherSend) {
   EXPECT_EQ(sender_->counters().sends, 3U);
   auto segments = receive_all(receiver());
   EXPECT_EQ(strict_.filter(segments), 4U);
+}
+
+// Sends alike become the socket's own way of sending: none of it may stick to the sends after them.
+TEST_P(UdpLinkTest, SendsOfAllKindsAlternateInRunsOfAllLengths) {
+  receiver().report_ip_headers();
+  Random random(5);
+  for (int run = 0; run < 200; ++run) {
+    path_.hop_limit = random.below(2) == 0 ? 64 : 255;
+    path_.traffic_class = random.below(2) == 0 ? 0 : 0x20;
+    const OwnedTrain small(path_, 7, 1, 8, 1024);
+    const OwnedTrain large(path_, 7, 2, 4096, 4096);
+    const OwnedTrain cut(path_, 7, 3, 4096, 1024);
+    const auto kind = random.below(4);
+    for (auto left = 1 + random.below(24); left > 0; --left) {
+      std::vector<wire::Train> trains;
+      if (kind != 1) trains.push_back(kind == 2 ? cut.train() : small.train());
+      if (kind == 1) trains.push_back(large.train());
+      if (kind == 3) trains.push_back(testing::ack(path_, 7, 1));
+      ASSERT_EQ(sender_->send(trains, kNow), trains.size());
+      auto segments = receive_all(receiver());
+      ASSERT_EQ(segments.size(), kind == 2 ? 4U : kind == 3 ? 2U : 1U) << run;
+      ASSERT_EQ(strict_.filter(segments), segments.size()) << run;
+      ASSERT_EQ(segments.front().path.hop_limit, path_.hop_limit) << run;
+      ASSERT_EQ(segments.front().path.traffic_class, path_.traffic_class) << run;
+    }
+  }
 }
 
 TEST_P(UdpLinkTest, ALongTrainIsSplitAtTheSendLimits) {

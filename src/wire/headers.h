@@ -176,32 +176,34 @@ struct Grh {
 // The definitions stand here because every packet in and out passes through several of them.
 
 inline Bth Bth::parse(const std::byte* from) {
+  const auto first = load_be<std::uint32_t>(from);
+  const auto second = load_be<std::uint32_t>(from + 4);
+  const auto third = load_be<std::uint32_t>(from + 8);
   return Bth{
-      .opcode = static_cast<Opcode>(from[0]),
-      .solicited = detail::bit(from[1], 7),
-      .migration = detail::bit(from[1], 6),
-      .pad_count = detail::bits(from[1], 4, 2),
-      .version = detail::bits(from[1], 0, 4),
-      .pkey = load_be<std::uint16_t>(from + 2),
-      .fecn = detail::bit(from[4], 7),
-      .becn = detail::bit(from[4], 6),
-      .reserved6 = detail::bits(from[4], 0, 6),
-      .destination_qp = load_be24(from + 5),
-      .ack_request = detail::bit(from[8], 7),
-      .reserved7 = detail::bits(from[8], 0, 7),
-      .psn = load_be24(from + 9),
+      .opcode = static_cast<Opcode>(first >> 24),
+      .solicited = (first >> 23 & 1U) != 0,
+      .migration = (first >> 22 & 1U) != 0,
+      .pad_count = static_cast<std::uint8_t>(first >> 20 & 3U),
+      .version = static_cast<std::uint8_t>(first >> 16 & 0xFU),
+      .pkey = static_cast<std::uint16_t>(first),
+      .fecn = (second >> 31) != 0,
+      .becn = (second >> 30 & 1U) != 0,
+      .reserved6 = static_cast<std::uint8_t>(second >> 24 & 0x3FU),
+      .destination_qp = second & kMask24,
+      .ack_request = (third >> 31) != 0,
+      .reserved7 = static_cast<std::uint8_t>(third >> 24 & 0x7FU),
+      .psn = third & kMask24,
   };
 }
 
 inline void Bth::encode(std::byte* to) const {
-  to[0] = static_cast<std::byte>(opcode);
-  to[1] = static_cast<std::byte>((solicited ? 0x80U : 0U) | (migration ? 0x40U : 0U) |
-                                 ((pad_count & 3U) << 4) | (version & 0xFU));
-  store_be(to + 2, pkey);
-  to[4] = static_cast<std::byte>((fecn ? 0x80U : 0U) | (becn ? 0x40U : 0U) | (reserved6 & 0x3FU));
-  store_be24(to + 5, destination_qp);
-  to[8] = static_cast<std::byte>((ack_request ? 0x80U : 0U) | (reserved7 & 0x7FU));
-  store_be24(to + 9, psn);
+  store_be(to, std::uint32_t{static_cast<std::uint8_t>(opcode)} << 24 |
+                   std::uint32_t{solicited} << 23 | std::uint32_t{migration} << 22 |
+                   (pad_count & 3U) << 20 | (version & 0xFU) << 16 | std::uint32_t{pkey});
+  store_be(to + 4, std::uint32_t{fecn} << 31 | std::uint32_t{becn} << 30 |
+                       (reserved6 & 0x3FU) << 24 | (destination_qp & kMask24));
+  store_be(to + 8,
+           std::uint32_t{ack_request} << 31 | (reserved7 & 0x7FU) << 24 | (psn & kMask24));
 }
 
 inline Reth Reth::parse(const std::byte* from) {

@@ -48,7 +48,8 @@ std::optional<ParseError> parse_into(ConstBytes udp_payload, Packet& packet) {
   if (packet.bth.pad_count > padded_size) return ParseError::kBadPad;
   if (padded_size != 0 && !row.has_payload) return ParseError::kUnexpectedPayload;
 
-  parse_extensions(row, udp_payload.data() + Bth::kSize, packet);
+  if (row.header_size != Bth::kSize)
+    parse_extensions(row, udp_payload.data() + Bth::kSize, packet);
   packet.payload = udp_payload.subspan(row.header_size, padded_size - packet.bth.pad_count);
   packet.icrc = load_icrc(udp_payload.data() + udp_payload.size() - kIcrcSize);
   return std::nullopt;
@@ -79,6 +80,7 @@ std::size_t encode_headers(const Bth& bth, const Packet& extensions, std::byte* 
   const OpcodeInfo& row = info(bth.opcode);
   VERBENA_CHECK(row.known);
   put(bth, to);
+  if (row.header_size == Bth::kSize) return row.header_size;
   if (row.has_deth) put(extensions.deth, to);
   if (row.has_xrceth) put(extensions.xrceth, to);
   if (row.has_reth) put(extensions.reth, to);
