@@ -64,11 +64,9 @@ auto Nic::Impl::wait_for(Notifier& notifier, Take&& take)
     taken = take();
     return taken.has_value();
   };
-  switch (host.wait(ready, &notifier)) {
-    case Waited::kReady: return *taken;
-    case Waited::kInterrupted: return fail(std::errc::interrupted);
-    case Waited::kDeadlock: break;
-  }
+  const Waited waited = host.wait(ready, &notifier);
+  if (taken) return *taken;
+  if (waited == Waited::kInterrupted) return fail(std::errc::interrupted);
   return fail(std::errc::resource_deadlock_would_occur,
               "nothing is pending that could end the wait");
 }

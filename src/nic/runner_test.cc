@@ -54,7 +54,9 @@ class FakeNic final : public Driven {
     return time == Time::max() ? std::nullopt : std::optional(time);
   }
   [[nodiscard]] int descriptor() const override { return fd_.get(); }
-  [[nodiscard]] bool polled(Time) const override {
+  [[nodiscard]] bool polled(Time at) const override {
+    const auto look = static_cast<std::size_t>(looks.load());
+    if (look < looked_at.size()) looked_at[look] = at;
     looks.fetch_add(1);
     return is_polled.load();
   }
@@ -66,6 +68,7 @@ class FakeNic final : public Driven {
 
   std::atomic<int> calls{0};
   mutable std::atomic<int> looks{0};
+  mutable std::array<Time, 8> looked_at{};  ///< the first ones; to be read after `looks`
   std::atomic<Time> timeout{Time::max()};
   std::atomic<Time> fired_at{Time::min()};
   std::atomic<bool> is_polled{false};
@@ -141,6 +144,19 @@ TEST_F(RunnerTest, StandsBackWhileSomebodyPolls) {
   nic.is_polled.store(false);
   ASSERT_TRUE(comes([&] { return nic.calls.load() > 0; }));
   EXPECT_TRUE(falls_asleep());
+  runner_.release(nic);
+}
+
+TEST_F(RunnerTest, LooksLessAndLessOftenWhileSomebodyPolls) {
+  FakeNic nic;
+  nic.is_polled.store(true);
+  ASSERT_TRUE(runner_.adopt(nic));
+  ASSERT_TRUE(comes([&] { return nic.looks.load() >= 8; }));
+  Duration pace = Runner::kTick;
+  for (std::size_t look = 1; look < nic.looked_at.size(); ++look) {
+    EXPECT_GE(nic.looked_at[look] - nic.looked_at[look - 1], pace) << look;
+    pace = std::min(2 * pace, Runner::kLongestTick);
+  }
   runner_.release(nic);
 }
 
@@ -222,18 +238,28 @@ TEST_F(RunnerTest, WatchesDescriptors) {
   EXPECT_EQ(called.load(), 1);
 }
 
+/// Its descriptor is readable, and there is never anything to do.
+class StuckNic final : public Driven {
+ public:
+  explicit StuckNic(bool lately) : lately_(lately) {}
+  bool progress(Time, std::uint32_t) override {
+    calls.fetch_add(1);
+    return false;
+  }
+  [[nodiscard]] std::optional<Time> next_timeout() const override { return std::nullopt; }
+  [[nodiscard]] int descriptor() const override { return fd_.get(); }
+  [[nodiscard]] bool polled(Time) const override { return false; }
+  [[nodiscard]] bool polled_lately(Time) const override { return lately_; }
+
+  std::atomic<int> calls{0};
+
+ private:
+  sys::OwnedFd fd_{sys::eventfd(1, EFD_CLOEXEC)};
+  bool lately_;
+};
+
 TEST_F(RunnerTest, ADescriptorThatStaysReadableDoesNotSpinForEver) {
-  const sys::OwnedFd other(sys::eventfd(1, EFD_CLOEXEC));
-  class Stuck final : public Driven {
-   public:
-    explicit Stuck(int descriptor) : fd(descriptor) {}
-    bool progress(Time, std::uint32_t) override { return false; }
-    [[nodiscard]] std::optional<Time> next_timeout() const override { return std::nullopt; }
-    [[nodiscard]] int descriptor() const override { return fd; }
-    [[nodiscard]] bool polled(Time) const override { return false; }
-    [[nodiscard]] bool polled_lately(Time) const override { return false; }
-    int fd;
-  } stuck(other.get());
+  StuckNic stuck(false);
   ASSERT_TRUE(runner_.adopt(stuck));
   // A spinning runner would still answer, but so must one that backs off.
   FakeNic nic;
@@ -244,6 +270,19 @@ TEST_F(RunnerTest, ADescriptorThatStaysReadableDoesNotSpinForEver) {
   EXPECT_TRUE(comes([&] { return nic.calls.load() > before; }));
   runner_.release(nic);
   runner_.release(stuck);
+}
+
+TEST(Runner, BesideAPollerItLetsGoOfSuchADescriptorSoon) {
+  // The clock stands still, so what it let go of it does not take up again.
+  ForkLedger ledger;
+  Runner runner([] { return Time(1h); }, ledger);
+  StuckNic stuck(true);
+  ASSERT_TRUE(runner.adopt(stuck));
+  ASSERT_TRUE(comes([&] { return stuck.calls.load() >= 5; }));
+  const std::uint64_t wakeups = runner.wakeups();
+  ASSERT_TRUE(comes([&] { return runner.wakeups() > wakeups + 50; }));
+  EXPECT_LT(stuck.calls.load(), 10);
+  runner.release(stuck);
 }
 
 TEST_F(RunnerTest, TheThreadIsNamedAndBlocksSignals) {

@@ -57,7 +57,8 @@ std::optional<std::size_t> untrusted_line(std::string_view text) {
       const auto three = text.substr(i, 3);
       if ((c & 0x80) != 0 || three == R"(""")" || three == "'''") return line;
       if (inside == '"' && c == '\\' && text.substr(i + 1, 1) != "\n") {
-        if (++i < text.size() && (text[i] & 0x80) != 0) return line;
+        ++i;
+        if (i < text.size() && (text[i] & 0x80) != 0) return line;
       } else if (inside == 0 && (c == '"' || c == '\'' || c == '#')) {
         inside = c;
       } else if (inside == c) {

@@ -81,9 +81,9 @@ nlohmann::ordered_json to_json(const RunCounters& counters) {
           {"misdeeds", misdeeds}};
 }
 
-int run_one(const Options& options) {
+int run_one(std::uint64_t seed, const Options& options) {
   std::FILE* const trace = options.quiet || options.json ? nullptr : stdout;
-  const RunReport report = run_seed(*options.seed, trace);
+  const RunReport report = run_seed(seed, trace);
   const bool right = report.failure.empty();
   if (options.json) {
     const nlohmann::ordered_json object = {{"seed", report.seed},
@@ -144,7 +144,7 @@ int run(const Options& options) {
     std::fputs("verbena: sim takes either --seed or --seeds\n", stderr);
     return 2;
   }
-  if (options.seed) return run_one(options);
+  if (options.seed) return run_one(*options.seed, options);
   const auto range = parse_range(options.seeds);
   if (!range) {
     std::fputs("verbena: --seeds takes a range like 1..1000\n", stderr);
