@@ -202,8 +202,7 @@ inline void Bth::encode(std::byte* to) const {
                    (pad_count & 3U) << 20 | (version & 0xFU) << 16 | std::uint32_t{pkey});
   store_be(to + 4, std::uint32_t{fecn} << 31 | std::uint32_t{becn} << 30 |
                        (reserved6 & 0x3FU) << 24 | (destination_qp & kMask24));
-  store_be(to + 8,
-           std::uint32_t{ack_request} << 31 | (reserved7 & 0x7FU) << 24 | (psn & kMask24));
+  store_be(to + 8, std::uint32_t{ack_request} << 31 | (reserved7 & 0x7FU) << 24 | (psn & kMask24));
 }
 
 inline Reth Reth::parse(const std::byte* from) {

@@ -42,8 +42,6 @@ namespace verbena::wire {
   return std::byteswap(load_be<std::uint32_t>(from));
 }
 
-inline void store_icrc(std::byte* to, std::uint32_t icrc) {
-  store_be(to, std::byteswap(icrc));
-}
+inline void store_icrc(std::byte* to, std::uint32_t icrc) { store_be(to, std::byteswap(icrc)); }
 
 }  // namespace verbena::wire

@@ -48,8 +48,7 @@ std::optional<ParseError> parse_into(ConstBytes udp_payload, Packet& packet) {
   if (packet.bth.pad_count > padded_size) return ParseError::kBadPad;
   if (padded_size != 0 && !row.has_payload) return ParseError::kUnexpectedPayload;
 
-  if (row.header_size != Bth::kSize)
-    parse_extensions(row, udp_payload.data() + Bth::kSize, packet);
+  if (row.header_size != Bth::kSize) parse_extensions(row, udp_payload.data() + Bth::kSize, packet);
   packet.payload = udp_payload.subspan(row.header_size, padded_size - packet.bth.pad_count);
   packet.icrc = load_icrc(udp_payload.data() + udp_payload.size() - kIcrcSize);
   return std::nullopt;
