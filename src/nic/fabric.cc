@@ -18,6 +18,9 @@ constexpr int kReceiveBuffer = 4 << 20;
 /// How long others may take to set an address up, or to leave it.
 constexpr int kLockAttempts = 1500;
 constexpr int kLeaveAttempts = 150;
+/// A process that does not answer in 50 ms may be waiting for a busy processor; after so many tries
+/// it counts as stopped.
+constexpr int kSilentAttempts = 40;
 constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 2'000'000};
 
 void pause() { sys::ppoll(nullptr, 0, &kPause); }
@@ -126,6 +129,7 @@ Result<Parts> join_or_create(const wire::Address& address, ForkLedger& ledger) {
     // and is silent, or is nobody of ours, will not go.
     holder = port_holder(address);
     silent = round.silent;
+    if (round.silent != 0 && i < kSilentAttempts) continue;
     const bool leaving =
         round.silent == 0 && (!holder || (holder->inode != 0 && holder->uid == sys::geteuid()));
     if (!leaving) break;

@@ -9,12 +9,14 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "link/icrc_check.h"
@@ -311,6 +313,19 @@ TEST(Fabric, AStoppedProcessAloneIsNamed) {
   EXPECT_NE(reply.find("does not answer"), std::string::npos) << reply;
   stopped.kill();
   EXPECT_EQ(other.ask("attach 127.77.4.6"), "slot 0");
+}
+
+TEST(Fabric, AProcessThatIsSlowToAnswerIsWaitedFor) {
+  Child slow;
+  Child other;
+  EXPECT_EQ(slow.ask("attach 127.77.4.8"), "slot 0");
+  slow.signal(SIGSTOP);
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    slow.signal(SIGCONT);
+  });
+  EXPECT_EQ(other.ask("attach 127.77.4.8"), "slot 1");
+  later.join();
 }
 
 TEST(Fabric, AnotherVersionIsRefused) {
