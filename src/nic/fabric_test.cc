@@ -318,13 +318,13 @@ TEST(Fabric, AStoppedProcessAloneIsNamed) {
 TEST(Fabric, AProcessThatIsSlowToAnswerIsWaitedFor) {
   Child slow;
   Child other;
-  EXPECT_EQ(slow.ask("attach 127.77.4.8"), "slot 0");
+  EXPECT_EQ(slow.ask("attach 127.77.4.20"), "slot 0");
   slow.signal(SIGSTOP);
   std::thread later([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     slow.signal(SIGCONT);
   });
-  EXPECT_EQ(other.ask("attach 127.77.4.8"), "slot 1");
+  EXPECT_EQ(other.ask("attach 127.77.4.20"), "slot 1");
   later.join();
 }
 
