@@ -52,9 +52,9 @@ class Fabric : public std::enable_shared_from_this<Fabric> {
   };
   /// Joins those who are at the address, or begins, and takes a slot. `watcher` and `ledger`
   /// outlive the fabric. Blocks for a moment: 50 ms for each process that does not answer, two
-  /// seconds when none does, some while others set the address up. Errors, each with a sentence that names who is
-  /// in the way: address_in_use, no_buffer_space, protocol_not_supported (another version),
-  /// timed_out, and what the kernel says of an address that is not the machine's.
+  /// seconds when none does, some while others set the address up. Errors, each with a sentence
+  /// that names who is in the way: address_in_use, no_buffer_space, protocol_not_supported (another
+  /// version), timed_out, and what the kernel says of an address that is not the machine's.
   [[nodiscard]] static Result<Joined> join(const wire::Address& address, Watcher& watcher,
                                            ForkLedger& ledger);
   Fabric(Token, const wire::Address& address, Watcher& watcher, ForkLedger& ledger,
