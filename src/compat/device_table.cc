@@ -2,7 +2,6 @@
 #include "compat/device_table.h"
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 #include <string_view>
 
@@ -27,7 +26,7 @@ Table& table() {
 template <std::size_t kSize>
 void put(char (&to)[kSize], std::string_view text) {
   const std::size_t size = std::min(text.size(), kSize - 1);
-  std::memcpy(to, text.data(), size);
+  std::copy_n(text.begin(), size, to);
   to[size] = '\0';
 }
 

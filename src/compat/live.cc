@@ -67,6 +67,7 @@ Result<std::vector<DeviceSpec>> live_devices() {
 
   if (settings.addresses.empty()) settings.addresses.push_back(nic::LiveHost::default_address());
   std::vector<DeviceSpec> specs;
+  specs.reserve(settings.addresses.size());
   for (std::size_t i = 0; i < settings.addresses.size(); ++i) {
     specs.push_back(make_device(*host, settings, i));
   }

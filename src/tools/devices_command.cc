@@ -96,6 +96,7 @@ Result<std::vector<DeviceFacts>> all_devices() {
                                                                   ibv_free_device_list);
   if (!list) return failed("cannot list the devices", errno);
   std::vector<DeviceFacts> devices;
+  devices.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) devices.push_back(VERBENA_TRY(look_at(list.get()[i])));
   return devices;
 }

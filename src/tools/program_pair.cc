@@ -54,13 +54,14 @@ void wait_for_both(Child& server, Child& client, Clock::time_point deadline, Pai
   for (;;) {
     const auto server_status = server.status();
     const auto client_status = client.status();
-    if (server_status && client_status) break;
     for (const auto& [who, status] :
-         {std::pair{"server", server_status}, std::pair{"client", client_status}}) {
-      if (!outcome.failure.empty() || status.value_or(0) == 0) continue;
-      outcome.failure = ended(who, *status);
+         {std::pair{"client", client_status}, std::pair{"server", server_status}}) {
+      const int ended_with = status.value_or(0);
+      if (!outcome.failure.empty() || ended_with == 0) continue;
+      outcome.failure = ended(who, ended_with);
       deadline = std::min(deadline, Clock::now() + kAfterFailure);
     }
+    if (server_status && client_status) return;
     if (Clock::now() >= deadline) {
       if (outcome.failure.empty()) outcome.failure = "it did not end in time";
       return;
@@ -72,12 +73,6 @@ void wait_for_both(Child& server, Child& client, Clock::time_point deadline, Pai
       outcome.interrupted = true;
       return;
     }
-  }
-  if (outcome.failure.empty() && *client.status() != 0) {
-    outcome.failure = ended("client", *client.status());
-  }
-  if (outcome.failure.empty() && *server.status() != 0) {
-    outcome.failure = ended("server", *server.status());
   }
 }
 

@@ -52,6 +52,7 @@ int run(const RunOptions& options, const std::vector<std::string>& command) {
     setenv(variable.name.c_str(), variable.value.c_str(), 1);
   }
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (const auto& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   execv(program->path.c_str(), arguments.data());

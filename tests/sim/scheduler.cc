@@ -132,7 +132,8 @@ std::optional<Time> Scheduler::next_moment() {
   for (Actor* actor : actors_) next = earlier(next, actor->next());
   for (const auto& task : tasks_) {
     const GroupState& group = groups_[task->group];
-    if (task->wakes_at) next = earlier(next, std::max(*task->wakes_at, group.paused_until));
+    if (const auto wakes_at = task->wakes_at; wakes_at)
+      next = earlier(next, std::max(*wakes_at, group.paused_until));
     if (group.paused_until > now_) next = earlier(next, group.paused_until);
   }
   return next;

@@ -54,8 +54,8 @@ extern "C" __attribute__((visibility("hidden"), used)) const char* verbena_choos
     const char* file) {
   verbena_next_dlopen.store(next<"dlopen", void*(const char*, int)>(), std::memory_order_relaxed);
   if (file == nullptr || real::unredirected() || !names_libibverbs(file)) return file;
-  static const SecondForm kSecondForm;
-  return kSecondForm.path[0] != '\0' ? kSecondForm.path : file;
+  static const SecondForm second_form;
+  return second_form.path[0] != '\0' ? second_form.path : file;
 }
 
 #if defined(__x86_64__)
