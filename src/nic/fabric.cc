@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <set>
 
@@ -18,9 +19,10 @@ constexpr int kReceiveBuffer = 4 << 20;
 /// How long others may take to set an address up, or to leave it.
 constexpr int kLockAttempts = 1500;
 constexpr int kLeaveAttempts = 150;
-/// A process that does not answer in 50 ms may be waiting for a busy processor; after so many tries
-/// it counts as stopped.
-constexpr int kSilentAttempts = 40;
+/// How long processes are given to answer: little at first, since others may be quicker, then twice
+/// as much each time, since they may be waiting for a busy processor. Then they count as stopped.
+constexpr std::chrono::milliseconds kFirstPatience{50};
+constexpr std::chrono::milliseconds kLastPatience{800};
 constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 2'000'000};
 
 void pause() { sys::ppoll(nullptr, 0, &kPause); }
@@ -48,14 +50,14 @@ struct Round {
   pid_t silent = 0;  ///< a process that did not answer
 };
 
-Round ask_all(const wire::Address& address) {
+Round ask_all(const wire::Address& address, std::chrono::milliseconds patience) {
   Round round;
   std::set<pid_t> silent;
   for (std::size_t slot = 0; slot < kSlots; ++slot) {
     const std::string name = slot_name(address, slot);
     // A stopped process is waited for once, whatever number of slots it holds.
     if (!silent.empty() && silent.contains(listener_of(name))) continue;
-    Answer answer = ask(name);
+    Answer answer = ask(name, patience);
     switch (answer.kind) {
       case Answer::Kind::kNobody:
       case Answer::Kind::kForeign: break;
@@ -113,8 +115,9 @@ Error in_use(const wire::Address& address, const std::optional<PortHolder>& hold
 Result<Parts> join_or_create(const wire::Address& address, ForkLedger& ledger) {
   std::optional<PortHolder> holder;
   pid_t silent = 0;
+  auto patience = kFirstPatience;
   for (int i = 0; i < kLeaveAttempts; ++i) {
-    Round round = ask_all(address);
+    Round round = ask_all(address, patience);
     if (round.error) return std::unexpected(std::move(*round.error));
     if (round.invitation) return accept_invitation(std::move(*round.invitation), address, ledger);
     const auto free = check_exclusive(address);
@@ -129,7 +132,10 @@ Result<Parts> join_or_create(const wire::Address& address, ForkLedger& ledger) {
     // and is silent, or is nobody of ours, will not go.
     holder = port_holder(address);
     silent = round.silent;
-    if (round.silent != 0 && i < kSilentAttempts) continue;
+    if (round.silent != 0 && patience < kLastPatience) {
+      patience *= 2;
+      continue;
+    }
     const bool leaving =
         round.silent == 0 && (!holder || (holder->inode != 0 && holder->uid == sys::geteuid()));
     if (!leaving) break;
@@ -148,7 +154,7 @@ Result<Fabric::Joined> Fabric::join(const wire::Address& address, Watcher& watch
     Slot slot = VERBENA_TRY(fabric->take_slot());
     return Joined{.fabric = std::move(fabric), .slot = std::move(slot)};
   };
-  Round round = ask_all(address);
+  Round round = ask_all(address, kFirstPatience);
   if (round.error) return std::unexpected(std::move(*round.error));
   if (round.invitation)
     return enter(VERBENA_TRY(accept_invitation(std::move(*round.invitation), address, ledger)));

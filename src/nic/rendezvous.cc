@@ -16,7 +16,6 @@
 namespace verbena::nic {
 namespace {
 
-constexpr timespec kPatience{.tv_sec = 0, .tv_nsec = 50'000'000};
 constexpr int kBacklog = 64;
 constexpr int kAnswersAtOnce = 16;
 constexpr int kInterruptions = 4;
@@ -148,7 +147,7 @@ Result<sys::OwnedFd> listen_at(const std::string& name) {
   return fd;
 }
 
-Answer ask(const std::string& name) {
+Answer ask(const std::string& name, std::chrono::milliseconds patience) {
   const UnixName at(name);
   const sys::OwnedFd fd = unix_socket();
   if (!fd) return {};
@@ -162,7 +161,9 @@ Answer ask(const std::string& name) {
   if (peer->pid == sys::getpid()) return {.kind = Answer::Kind::kOwn, .pid = peer->pid};
   pollfd poll{.fd = fd.get(), .events = POLLIN, .revents = 0};
   int ready = -1;
-  for (int i = 0; i < kInterruptions && ready < 0; ++i) ready = sys::ppoll(&poll, 1, &kPatience);
+  const timespec longest{.tv_sec = patience.count() / 1000,
+                         .tv_nsec = patience.count() % 1000 * 1'000'000};
+  for (int i = 0; i < kInterruptions && ready < 0; ++i) ready = sys::ppoll(&poll, 1, &longest);
   if (ready <= 0) return {.kind = Answer::Kind::kSilent, .pid = peer->pid};
   return read_greeting(fd.get(), peer->pid);
 }

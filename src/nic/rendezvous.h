@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -43,9 +44,9 @@ struct Answer {
   Invitation invitation{};
 };
 
-/// Asks the process that listens at `name` and waits at most 50 ms. What comes is checked only as
-/// far as its form.
-[[nodiscard]] Answer ask(const std::string& name);
+/// Asks the process that listens at `name` and waits at most `patience`. What comes is checked only
+/// as far as its form.
+[[nodiscard]] Answer ask(const std::string& name, std::chrono::milliseconds patience);
 
 /// The process that listens at `name`; 0 when there is none.
 [[nodiscard]] pid_t listener_of(const std::string& name);
