@@ -156,11 +156,11 @@ void set_ip_header_reports(int fd, bool wanted) {
 bool set_send_options(int fd, int family, const SendOptions& options) {
   const bool ipv4 = family == AF_INET;
   const Option list[] = {
-      {IPPROTO_UDP, UDP_SEGMENT, options.segment_size, true, "UDP_SEGMENT"},
       {ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_TOS : IPV6_TCLASS, options.traffic_class, true,
        "the traffic class"},
       {ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_TTL : IPV6_UNICAST_HOPS, options.hop_limit, true,
        "the hop limit"},
+      {IPPROTO_UDP, UDP_SEGMENT, options.segment_size, true, "UDP_SEGMENT"},
   };
   return std::ranges::all_of(
       list, [fd](const Option& option) { return set_option(fd, option).has_value(); });

@@ -20,9 +20,6 @@ namespace detail {
   return static_cast<std::uint8_t>((std::to_integer<unsigned>(from) >> lowest) &
                                    ((1U << width) - 1U));
 }
-[[nodiscard]] constexpr bool bit(std::byte from, unsigned position) {
-  return bits(from, position, 1) != 0;
-}
 }  // namespace detail
 
 /// Numbers of the IBA: 24 bits wide.
