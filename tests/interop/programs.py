@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unmodified programs on the software NIC, alone or a server and a client at once: what the scripts
+beside this file have in common."""
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import traceback
+
+LONGEST = 120  # seconds; a case that needs so long hangs
+ADDRESS = "127.0.0.1"  # of the programs' TCP connections
+MIB = 1 << 20
+FOLDER = pathlib.Path(__file__).resolve().parent
+
+
+@dataclasses.dataclass
+class Case:
+    """A program alone, or a server and a client that run at once."""
+    name: str
+    server: list
+    client: list | None = None
+    run: list = dataclasses.field(default_factory=list)  # options of `verbena run`
+    expect: str = ""  # a regular expression that the client's (or only) output must hold
+    bare: bool = False  # not under `verbena run`: the command itself, or our library linked in
+    status: int = 0  # of the client or the only program
+    together: list = dataclasses.field(default_factory=list)  # other cases at the same time
+
+
+def pingpong(program, name, *options, run=()):
+    words = [program, "-g", "0", "-c", *map(str, options)]
+    return Case(f"{program} {name}", words, [*words, ADDRESS], list(run), r"iters in .* usec/iter")
+
+
+def perftest(program, name, *options, run=()):
+    words = [program, "-F", *map(str, options)]
+    return Case(f"{program} {name}", words, [*words, ADDRESS], list(run), r"#bytes.*\n\s*\d+\s+\d+")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
+
+
+def listens(port):
+    """Looked up in the kernel's list: a connection would use up the server's only accept."""
+    wanted = f":{port:04X}"
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = pathlib.Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            words = line.split()
+            if words[1].endswith(wanted) and words[3] == "0A":
+                return True
+    return False
+
+
+class Process:
+    """A program in a process group of its own, its output in a file."""
+
+    def __init__(self, words, environment):
+        self.words = words
+        self.log = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self.log,
+                                        stderr=subprocess.STDOUT, env=environment,
+                                        start_new_session=True)
+
+    def stop(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+
+    def output(self):
+        self.log.seek(0)
+        return self.log.read().decode(errors="replace")
+
+
+class Runner:
+    def __init__(self, build):
+        self.verbena = str(build / "bin" / "verbena")
+
+    def words(self, case, words, port):
+        full = list(words)
+        if case.client is not None:
+            full[1:1] = ["-p", str(port)]
+        return full if case.bare else [self.verbena, "run", *case.run, "--", *full]
+
+    def environment(self, case):
+        environment = dict(os.environ)
+        if case.bare:  # no `verbena run`, so its options go as the variables that they set
+            for option, value in zip(case.run[::2], case.run[1::2], strict=True):
+                environment["VERBENA_" + option.removeprefix("--").upper()] = value
+        return environment
+
+    def one(self, case, problems):
+        """Runs a case; appends to `problems` what went wrong."""
+        try:
+            self.try_one(case, problems)
+        except Exception:  # a thread's is lost otherwise, and the case would count as passed
+            problems.append(traceback.format_exc())
+
+    def try_one(self, case, problems):
+        environment = self.environment(case)
+        port = free_port()
+        deadline = time.monotonic() + LONGEST
+        processes = [Process(self.words(case, case.server, port), environment)]
+        try:
+            if case.client is not None:
+                while not listens(port) and processes[0].process.poll() is None:
+                    if time.monotonic() > deadline:
+                        break
+                    time.sleep(0.01)
+                processes.append(Process(self.words(case, case.client, port), environment))
+            problem = self.wait(processes, case.status, deadline)
+        finally:
+            for process in processes:
+                process.stop()
+        last = processes[-1].output()
+        if not problem and case.expect and not re.search(case.expect, last):
+            problem = f"the output lacks /{case.expect}/"
+        if problem:
+            problems.append(problem + "".join(
+                f"\n--- {' '.join(p.words)}\n{p.output()[-6000:]}" for p in processes))
+
+    @staticmethod
+    def wait(processes, wanted, deadline):
+        for process in reversed(processes):
+            try:
+                status = process.process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                return f"did not end within {LONGEST} s"
+            if status != wanted:
+                return f"status {status}: {' '.join(process.words)}"
+            wanted = 0
+            deadline = min(deadline, time.monotonic() + 20)  # the other one ends soon
+        return None
+
+    def run(self, case):
+        problems = []
+        threads = [threading.Thread(target=self.one, args=(each, problems))
+                   for each in (case, *case.together)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return problems
+
+
+def run_all(cases, build, user):
+    runner = Runner(build)
+    passed = failed = 0
+    for case in cases:
+        start = time.monotonic()
+        problems = runner.run(case)
+        took = time.monotonic() - start
+        print(f"{'FAILED' if problems else 'ok':6} {took:6.1f} s  {user}: {case.name}", flush=True)
+        for problem in problems:
+            print(problem, flush=True)
+        failed += bool(problems)
+        passed += not problems
+    return passed, failed
+
+
+def run_as_nobody(script, build, arguments):
+    """The calling script again without root's rights, from a copy, since nobody may not be able to
+    read this folder. It is called with --part and prints its counts last."""
+    with tempfile.TemporaryDirectory(prefix="verbena-interop-") as folder:
+        os.chmod(folder, 0o755)
+        copy = pathlib.Path(folder)
+        (copy / "build").mkdir()
+        for part in ("bin/verbena", "bin/verbs_check", "bin/verbs_check_linked", "lib"):
+            source, target = build / part, copy / "build" / part
+            target.parent.mkdir(exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns("*.a"))
+            elif source.exists():
+                shutil.copy2(source, target)
+        for file in (pathlib.Path(script), *FOLDER.glob("*.py")):
+            shutil.copy2(file, copy)
+        words = [str(copy / pathlib.Path(script).name), "--build", str(copy / "build"), "--part", *arguments]
+        quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)
+        counts = None
+        process = subprocess.Popen(["su", "nobody", "-s", "/bin/sh", "-c", f"cd / && HOME=/ {quoted}"],
+                                   stdout=subprocess.PIPE, text=True)
+        for line in process.stdout:
+            counts = re.fullmatch(r"(\d+) passed, (\d+) failed\n", line)
+            if not counts:
+                print(line, end="", flush=True)
+        process.wait()
+        return (int(counts[1]), int(counts[2])) if counts else (0, 1)
