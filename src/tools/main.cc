@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   add_devices_command(app, invocation);
   add_demo_command(app, invocation);
   add_settings_command(app, invocation);
+  add_doctor_command(app, invocation);
 #ifdef VERBENA_SIM
   verbena::sim::add_sim_command(app, invocation.status);
 #endif

@@ -30,6 +30,7 @@ class Case:
     expect: str = ""  # a regular expression that the client's (or only) output must hold
     bare: bool = False  # not under `verbena run`: the command itself, or our library linked in
     status: int = 0  # of the client or the only program
+    interrupt: float = 0  # seconds after which all of it gets Ctrl-C, which is to end it
     together: list = dataclasses.field(default_factory=list)  # other cases at the same time
 
 
@@ -94,6 +95,8 @@ class Runner:
         full = list(words)
         if case.client is not None:
             full[1:1] = ["-p", str(port)]
+        if case.interrupt:  # what it has printed is not to be lost with it
+            full = ["stdbuf", "-oL", *full]
         return full if case.bare else [self.verbena, "run", *case.run, "--", *full]
 
     def environment(self, case):
@@ -122,7 +125,10 @@ class Runner:
                         break
                     time.sleep(0.01)
                 processes.append(Process(self.words(case, case.client, port), environment))
-            problem = self.wait(processes, case.status, deadline)
+            if case.interrupt:
+                problem = self.interrupt(processes, case.interrupt)
+            else:
+                problem = self.wait(processes, case.status, deadline)
         finally:
             for process in processes:
                 process.stop()
@@ -146,6 +152,22 @@ class Runner:
             deadline = min(deadline, time.monotonic() + 20)  # the other one ends soon
         return None
 
+    @staticmethod
+    def interrupt(processes, after):
+        time.sleep(after)
+        for process in reversed(processes):
+            if process.process.poll() is not None:
+                return f"ended before it was interrupted: {' '.join(process.words)}"
+            os.killpg(process.process.pid, signal.SIGINT)
+        for process in reversed(processes):
+            try:
+                status = process.process.wait(20)
+            except subprocess.TimeoutExpired:
+                return f"did not end when interrupted: {' '.join(process.words)}"
+            if status != -signal.SIGINT:
+                return f"status {status} when interrupted: {' '.join(process.words)}"
+        return None
+
     def run(self, case):
         problems = []
         threads = [threading.Thread(target=self.one, args=(each, problems))
@@ -157,19 +179,22 @@ class Runner:
         return problems
 
 
+def run_one(runner, case, user=""):
+    """Runs a case and reports it; whether it failed."""
+    start = time.monotonic()
+    problems = runner.run(case)
+    took = time.monotonic() - start
+    verdict = "FAILED" if problems else "ok"
+    print(f"{verdict:6} {took:6.1f} s  {user}{': ' if user else ''}{case.name}", flush=True)
+    for problem in problems:
+        print(problem, flush=True)
+    return bool(problems)
+
+
 def run_all(cases, build, user):
     runner = Runner(build)
-    passed = failed = 0
-    for case in cases:
-        start = time.monotonic()
-        problems = runner.run(case)
-        took = time.monotonic() - start
-        print(f"{'FAILED' if problems else 'ok':6} {took:6.1f} s  {user}: {case.name}", flush=True)
-        for problem in problems:
-            print(problem, flush=True)
-        failed += bool(problems)
-        passed += not problems
-    return passed, failed
+    failed = sum(run_one(runner, case, user) for case in cases)
+    return len(cases) - failed, failed
 
 
 def run_as_nobody(script, build, arguments):
