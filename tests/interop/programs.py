@@ -30,7 +30,7 @@ class Case:
     expect: str = ""  # a regular expression that the client's (or only) output must hold
     bare: bool = False  # not under `verbena run`: the command itself, or our library linked in
     status: int = 0  # of the client or the only program
-    interrupt: float = 0  # seconds after which all of it gets Ctrl-C, which is to end it
+    interrupt: bool = False  # once the output is as expected all get Ctrl-C, which is to end them
     together: list = dataclasses.field(default_factory=list)  # other cases at the same time
 
 
@@ -83,8 +83,9 @@ class Process:
         self.process.wait()
 
     def output(self):
-        self.log.seek(0)
-        return self.log.read().decode(errors="replace")
+        """What it has printed so far. Read beside its writing, whose place in the file is shared."""
+        size = os.fstat(self.log.fileno()).st_size
+        return os.pread(self.log.fileno(), size, 0).decode(errors="replace")
 
 
 class Runner:
@@ -126,7 +127,7 @@ class Runner:
                     time.sleep(0.01)
                 processes.append(Process(self.words(case, case.client, port), environment))
             if case.interrupt:
-                problem = self.interrupt(processes, case.interrupt)
+                problem = self.interrupt(processes, case.expect, deadline)
             else:
                 problem = self.wait(processes, case.status, deadline)
         finally:
@@ -153,11 +154,15 @@ class Runner:
         return None
 
     @staticmethod
-    def interrupt(processes, after):
-        time.sleep(after)
+    def interrupt(processes, expect, deadline):
+        while not re.search(expect, processes[-1].output()):
+            for process in processes:
+                if process.process.poll() is not None:
+                    return f"ended before it was interrupted: {' '.join(process.words)}"
+            if time.monotonic() > deadline:
+                return f"the output lacks /{expect}/"
+            time.sleep(0.1)
         for process in reversed(processes):
-            if process.process.poll() is not None:
-                return f"ended before it was interrupted: {' '.join(process.words)}"
             os.killpg(process.process.pid, signal.SIGINT)
         for process in reversed(processes):
             try:
