@@ -31,13 +31,14 @@ inline constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
 /// Devices vrb0 and vrb1 on one network in memory, driven by whoever polls.
 class Devices {
  public:
-  Devices() {
+  explicit Devices(const nic::Limits& limits = {}) {
     std::array<DeviceSpec, 2> specs;
     for (std::size_t i = 0; i < specs.size(); ++i) {
       specs[i].host = &host;
       specs[i].config.name = "vrb" + std::to_string(i);
       specs[i].config.address =
           wire::Address::from_ipv4(0x7F000001 + static_cast<std::uint32_t>(i));
+      specs[i].config.limits = limits;
       specs[i].config.guid = 0x0256524200000001 + i;
     }
     set_devices(specs);
