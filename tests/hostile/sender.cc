@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hostile/sender.h"
+
+#include <netinet/udp.h>
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "link/send_batch.h"
+#include "link/udp_socket.h"
+#include "wire/headers.h"
+#include "wire/icrc.h"
+
+namespace verbena::hostile {
+namespace {
+
+constexpr int kAnswersAtOnce = 4096;
+constexpr int kAnswerBuffer = 4 << 20;
+
+}  // namespace
+
+Result<Sender> Sender::create(const wire::Path& path) {
+  sys::OwnedFd socket =
+      VERBENA_TRY(link::open_udp_socket(path.source, 0, link::Sharing::kExclusive));
+  auto answers = link::open_udp_socket(path.source, wire::kRoceUdpPort, link::Sharing::kExclusive);
+  if (answers) link::set_receive_buffer(answers->get(), kAnswerBuffer);
+  wire::Path from = path;
+  from.source_port = VERBENA_TRY(link::bound_address(socket.get())).port();
+  return Sender(from, std::move(socket), answers ? std::move(*answers) : sys::OwnedFd());
+}
+
+Sender::Sender(const wire::Path& path, sys::OwnedFd socket, sys::OwnedFd answers)
+    : path_(path),
+      socket_(std::move(socket)),
+      answers_(std::move(answers)),
+      staging_(link::kMaxSendBytes) {}
+
+void Sender::send(const Datagram& datagram) {
+  if (datagram.size != segment_ || count_ == link::kMaxSendSegments ||
+      staged_ + datagram.size > staging_.size()) {
+    flush();
+    segment_ = datagram.size;
+  }
+  std::byte* const to = staging_.data() + staged_;
+  std::memcpy(to, datagram.bytes.data(), datagram.size);
+  if (datagram.right_icrc && datagram.size >= wire::kIcrcSize) {
+    const std::size_t covered = datagram.size - wire::kIcrcSize;
+    wire::store_icrc(to + covered, wire::icrc(path_, count_, ConstBytes(to, covered)));
+  }
+  staged_ += datagram.size;
+  ++count_;
+}
+
+void Sender::flush() {
+  if (count_ == 0) return;
+  const link::SocketAddress to(path_.destination, wire::kRoceUdpPort, 0);
+  iovec piece{.iov_base = staging_.data(), .iov_len = staged_};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(std::uint16_t))> control{};
+  msghdr message{};
+  message.msg_name = const_cast<sockaddr*>(to.get());
+  message.msg_namelen = to.size();
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  if (count_ > 1) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = IPPROTO_UDP;
+    header->cmsg_type = UDP_SEGMENT;
+    header->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
+    const auto size = static_cast<std::uint16_t>(segment_);
+    std::memcpy(CMSG_DATA(header), &size, sizeof size);
+  }
+  if (sys::sendmsg(socket_.get(), &message, MSG_NOSIGNAL) >= 0) {
+    counts_.packets += count_;
+    counts_.bytes += staged_;
+  }
+  staged_ = 0;
+  count_ = 0;
+  count_answers();
+}
+
+void Sender::count_answers() {
+  if (!answers_) return;
+  for (int i = 0; i < kAnswersAtOnce; ++i) {
+    std::array<std::byte, 65536> bin;
+    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
+    iovec piece{.iov_base = bin.data(), .iov_len = bin.size()};
+    msghdr message{};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const ssize_t size = sys::recvmsg(answers_.get(), &message, MSG_DONTWAIT);
+    if (size <= 0) return;
+    int segment = static_cast<int>(size);
+    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+         header = CMSG_NXTHDR(&message, header)) {
+      if (header->cmsg_level == IPPROTO_UDP && header->cmsg_type == UDP_GRO)
+        std::memcpy(&segment, CMSG_DATA(header), sizeof segment);
+    }
+    counts_.answers += static_cast<std::uint64_t>((size + segment - 1) / segment);
+    counts_.answer_bytes += static_cast<std::uint64_t>(size);
+  }
+}
+
+}  // namespace verbena::hostile
