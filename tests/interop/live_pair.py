@@ -126,16 +126,21 @@ class LivePair:
         alone_since = None
         while self.look() and time.monotonic() < deadline:
             left = [side for side, of in self.sides.items() if of.process.poll() is None]
-            alone = len(left) == 1 and left[0] in self.kind.waiting and len(self.sides) == 2
+            alone = len(left) == 1 and len(self.sides) == 2 and self.may_wait(left[0])
             alone_since = (alone_since or time.monotonic()) if alone else None
             if alone and time.monotonic() - alone_since > WAITS:
                 break
             time.sleep(STEP)
         return self.end()
 
+    def may_wait(self, side):
+        """For ever, when the other side is gone: for a message, or for a client that never came."""
+        return side in self.kind.waiting or side == "server" and programs.listens(self.port)
+
     def end(self):
-        """Tells whoever is left to end, and returns what became of each side."""
-        left = [side for side, of in self.sides.items() if of.process.poll() is None]
+        """Tells whoever is left to end, and returns what became of each side: done, failed, killed,
+        waits, or what is wrong."""
+        left = {side: self.may_wait(side) for side, of in self.sides.items() if of.process.poll() is None}
         for side in left:
             self.send(side, signal.SIGTERM)
         outcomes = {}
@@ -145,12 +150,12 @@ class LivePair:
             except Exception:
                 outcomes[side] = "does not end on SIGTERM"
                 continue
-            outcomes[side] = "left" if side in left else self.outcome(side)
+            outcomes[side] = self.outcome(side) if side not in left else "waits" if left[side] else "hangs"
         self.stop()
         return outcomes
 
     def outcome(self, side):
-        """done, failed, killed, or a sentence that says what is wrong."""
+        """Of one that has ended: done, failed, killed, or what is wrong."""
         status = self.sides[side].process.returncode
         output = self.sides[side].output()
         if status == -signal.SIGKILL and self.hit.get(side) == signal.SIGKILL:
