@@ -2,13 +2,9 @@
 #include "compat/device_files.h"
 
 #include <fmt/format.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "compat/device_table.h"
 #include "compat/query.h"
@@ -30,29 +26,6 @@ std::string gid_text(const wire::Address& gid) {
     text += fmt::format("{}{:04x}", i == 0 ? "" : ":", load_be<std::uint16_t>(gid.gid.data() + i));
   }
   return text;
-}
-
-/// The network interface that has an address; empty when none has.
-std::string interface_of(const wire::Address& address) {
-  ifaddrs* found = nullptr;
-  if (::getifaddrs(&found) != 0) return {};
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> list(found, &::freeifaddrs);
-  for (const ifaddrs* entry = found; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr) continue;
-    wire::Address own;
-    if (entry->ifa_addr->sa_family == AF_INET) {
-      own = wire::Address::from_ipv4(
-          ntohl(reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr.s_addr));
-    } else if (entry->ifa_addr->sa_family == AF_INET6) {
-      std::memcpy(own.gid.data(),
-                  &reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr, 16);
-    } else {
-      continue;
-    }
-    // All of 127.0.0.0/8 is on the loopback interface, which lists one address of it.
-    if (own == address || (own.is_loopback() && address.is_loopback())) return entry->ifa_name;
-  }
-  return {};
 }
 
 /// Every processor, as a CPU mask in sysfs' form (groups of 32 bits) and as a list.
@@ -144,7 +117,7 @@ std::vector<DeviceFile> verbs_files(const Device& device) {
 }  // namespace
 
 std::vector<DeviceFile> files_of(const Device& device) {
-  std::vector<DeviceFile> files = class_files(device, interface_of(device.config.address));
+  std::vector<DeviceFile> files = class_files(device, device.config.interface);
   std::ranges::move(verbs_files(device), std::back_inserter(files));
   files.push_back({fmt::format("{}/abi_version", kVerbsRoot), Kind::kText, "6\n"});
   // What programs ask is whether it is a character device that they may open.

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "compat/device_table.h"
 #include "compat/query.h"
+#include "nic/interface_fit.h"
 #include "nic/live_host.h"
 #include "nic/settings.h"
 
@@ -43,8 +44,9 @@ std::uint64_t guid_of(const wire::Address& address) {
   return std::uint64_t{0x02000000U | kVendorId} << 32 | hash;
 }
 
-DeviceSpec make_device(nic::Host& host, const nic::Settings& settings, std::size_t index) {
+Result<DeviceSpec> make_device(nic::Host& host, const nic::Settings& settings, std::size_t index) {
   DeviceSpec spec{.host = &host, .config = nic::device_config(settings, index)};
+  VERBENA_TRY(nic::fit_to_interface(spec.config));
   if (spec.config.guid == 0) spec.config.guid = guid_of(spec.config.address);
   return spec;
 }
@@ -69,7 +71,7 @@ Result<std::vector<DeviceSpec>> live_devices() {
   std::vector<DeviceSpec> specs;
   specs.reserve(settings.addresses.size());
   for (std::size_t i = 0; i < settings.addresses.size(); ++i) {
-    specs.push_back(make_device(*host, settings, i));
+    specs.push_back(VERBENA_TRY(make_device(*host, settings, i)));
   }
   return specs;
 }

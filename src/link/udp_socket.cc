@@ -2,16 +2,14 @@
 #include "link/udp_socket.h"
 
 #include <fmt/format.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/udp.h>
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 #include <string_view>
 
 #include "base/bytes.h"
+#include "link/local_address.h"
 
 namespace verbena::link {
 namespace {
@@ -47,24 +45,11 @@ Result<void> set_option(int fd, const Option& option) {
                           std::generic_category().message(error)));
 }
 
-bool is_link_local(const wire::Address& address) {
-  return (load_be<std::uint16_t>(address.gid.data()) & 0xFFC0) == 0xFE80;
-}
-
 /// The interface that has a link-local address; 0 for any other address.
 std::uint32_t scope_of(const wire::Address& address) {
-  if (address.is_ipv4() || !is_link_local(address)) return 0;
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return 0;
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> guard(list, ::freeifaddrs);
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET6) continue;
-    sockaddr_in6 v6;
-    std::memcpy(&v6, entry->ifa_addr, sizeof v6);
-    if (std::memcmp(&v6.sin6_addr, address.gid.data(), address.gid.size()) == 0)
-      return v6.sin6_scope_id != 0 ? v6.sin6_scope_id : ::if_nametoindex(entry->ifa_name);
-  }
-  return 0;
+  if (!address.is_link_local()) return 0;
+  const auto local = find_local(address);
+  return local ? local->index : 0;
 }
 
 }  // namespace
@@ -80,7 +65,7 @@ SocketAddress::SocketAddress(const wire::Address& address, std::uint16_t port,
     storage_.v6.sin6_family = AF_INET6;
     storage_.v6.sin6_port = detail::big_endian(port);
     std::memcpy(&storage_.v6.sin6_addr, address.gid.data(), address.gid.size());
-    storage_.v6.sin6_scope_id = is_link_local(address) ? scope : 0;
+    storage_.v6.sin6_scope_id = address.is_link_local() ? scope : 0;
     size_ = sizeof storage_.v6;
   }
 }

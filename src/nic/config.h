@@ -27,9 +27,11 @@ struct Limits {
 
 struct NicConfig {
   std::string name = "vrb0";
-  wire::Address address{};       ///< GID index 0 (RoCE v2)
-  std::uint32_t max_mtu = 4096;  ///< largest path MTU, bytes: from the interface's MTU
-  std::uint64_t guid = 0;        ///< node GUID, host order
+  wire::Address address{};            ///< GID index 0 (RoCE v2)
+  std::string interface{};            ///< the network interface that has the address, if known
+  std::uint32_t interface_index = 0;  ///< its number for the kernel
+  std::uint32_t max_mtu = 4096;       ///< largest path MTU, bytes: what fits into the interface's
+  std::uint64_t guid = 0;             ///< node GUID, host order
   Limits limits{};
   engine::EngineConfig engine{};
   enum class Icrc : std::uint8_t { kStrict, kSolve, kOff };

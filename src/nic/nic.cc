@@ -31,7 +31,7 @@ Nic::Impl::Impl(Host& the_host, const NicConfig& the_config,
                 std::unique_ptr<Notifier> async_notifier)
     : host(the_host),
       config(the_config),
-      gids{GidEntry{.gid = the_config.address}},
+      gids{GidEntry{.gid = the_config.address, .interface_index = the_config.interface_index}},
       keys(the_config.limits.max_mr, the_host.random()),
       async_events(std::move(async_notifier)),
       pds("protection domains", the_config.limits.max_pd),

@@ -15,6 +15,8 @@
 #include <optional>
 #include <utility>
 
+#include "nic/interface_fit.h"
+
 namespace verbena::nic {
 
 namespace {
@@ -73,8 +75,9 @@ Result<void> load_file(const Environment& environment, Settings& settings) {
   return {};
 }
 
-/// What no single value can tell, and what follows from others.
+/// What no single value can tell, what follows from others, and what the machine says to them.
 Result<void> settle(Settings& settings) {
+  for (const auto& address : settings.addresses) VERBENA_TRY(check_is_local(address));
   auto& engine = settings.nic.engine;
   if (engine.window_min > engine.window_initial || engine.window_initial > engine.window_max) {
     return fail(std::errc::invalid_argument,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "link/fault_plan.h"
+#include "link/local_address.h"
 #include "nic/settings.h"
 
 namespace verbena::nic {
@@ -16,6 +17,7 @@ namespace verbena::nic {
 namespace {
 
 constexpr std::size_t kMaxAddresses = 16;
+constexpr std::size_t kMaxInterface = 17;  // IFNAMSIZ - 1, and "/4"
 constexpr std::size_t kMaxPrefix = 16;
 constexpr std::size_t kMaxText = 4096;  // PATH_MAX; a fault plan is far shorter
 constexpr std::uint64_t kMillisecond = 1'000'000;
@@ -44,14 +46,23 @@ std::unexpected<Error> not_allowed(std::string reason = {}) {
   return fail(std::errc::invalid_argument, std::move(reason));
 }
 
+/// An IP address, or that of an interface at this moment.
+Result<wire::Address> address_named(std::string_view word) {
+  auto address = wire::Address::from_string(word);
+  const bool name = !word.empty() && !word.contains('%') && word.size() <= kMaxInterface;
+  if (address || !name) return address;
+  return link::address_of_interface(word);
+}
+
 Result<void> set_addresses(Settings& settings, std::string_view list) {
   std::vector<wire::Address> addresses;
   if (trimmed(list) != "auto") {
     for (bool more = true; more;) {
       const auto comma = list.find(',');
       more = comma != std::string_view::npos;
-      const auto address = wire::Address::from_string(trimmed(list.substr(0, comma)));
-      if (!address || address->is_zero() || address->is_multicast()) return not_allowed();
+      const auto address = address_named(trimmed(list.substr(0, comma)));
+      if (!address) return not_allowed(address.error().message);
+      if (address->is_zero() || address->is_multicast()) return not_allowed();
       if (address->is_ipv4() && (address->ipv4() == 0 || address->ipv4() == ~0U))
         return not_allowed();
       if (std::ranges::find(addresses, *address) != addresses.end()) return not_allowed();
@@ -137,7 +148,8 @@ constexpr Setting kAddress{
     .environment = "VERBENA_ADDR",
     .kind = SettingKind::kList,
     .meaning = "Local IP addresses, a device for each. Naming one opens it to the network.",
-    .allowed = "auto (a loopback address), or up to 16 different IPv4 or IPv6 addresses",
+    .allowed =
+        "auto (a loopback address), or up to 16 different IPv4 or IPv6 addresses or interfaces",
     .text = show_addresses,
     .set_text = set_addresses};
 

@@ -227,6 +227,25 @@ TEST(SettingsFile, RefusesAddressesThatNoDeviceCanHave) {
   }
 }
 
+TEST(SettingsFile, AnInterfaceStandsForItsAddress) {
+  Settings settings;
+  EXPECT_EQ(read("addr = [\"lo\", \"127.0.0.2\"]", settings), "");
+  EXPECT_THAT(settings.addresses, ElementsAre(*wire::Address::from_string("127.0.0.1"),
+                                              *wire::Address::from_string("127.0.0.2")));
+  EXPECT_THAT(sentence("addr = \"nowhere0\""),
+              HasSubstr("nowhere0 is neither an IP address nor an interface"));
+  EXPECT_THAT(sentence("addr = \"fe80::1%lo\""), HasSubstr("is no IP address"));
+  EXPECT_FALSE(read("addr = [\"lo\", \"127.0.0.1\"]", settings).empty());
+}
+
+TEST(Settings, AnAddressOfAnotherMachineIsRefused) {
+  const auto settings =
+      load_settings(variables({{"VERBENA_CONFIG", ""}, {"VERBENA_ADDR", "192.0.2.1"}}));
+  ASSERT_FALSE(settings);
+  EXPECT_EQ(settings.error().condition, std::errc::address_not_available);
+  EXPECT_THAT(settings.error().message, HasSubstr("127.0.0.1 (lo)"));
+}
+
 TEST(Settings, TheFileIsTheOneNamedOrTheUsersOrTheMachines) {
   const auto files = [](Values values) { return settings_files(variables(values)); };
   EXPECT_THAT(files({{"VERBENA_CONFIG", "/a"}, {"HOME", "/h"}}), ElementsAre("/a"));

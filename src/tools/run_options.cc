@@ -26,7 +26,8 @@ void add_run_options(CLI::App& command, RunOptions& options) {
   const std::string group = "Settings";
   command
       .add_option("--addr", options.addr,
-                  "IP addresses of the NIC, separated by commas (default: a loopback address)")
+                  "IP addresses or interfaces (eth0, eth0/6) of the NIC, separated by commas "
+                  "(default: a loopback address)")
       ->type_name("A")
       ->group(group);
   command.add_option("--pcap", options.pcap, "Write every packet to FILE (pcapng); %p: process id")

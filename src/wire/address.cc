@@ -52,6 +52,10 @@ bool Address::is_multicast() const {
   return gid[0] == std::byte{0xFF};
 }
 
+bool Address::is_link_local() const {
+  return (load_be<std::uint16_t>(gid.data()) & 0xFFC0) == 0xFE80;
+}
+
 std::uint32_t Address::ipv4() const {
   VERBENA_CHECK(is_ipv4());
   return load_be<std::uint32_t>(gid.data() + kIpv4Offset);

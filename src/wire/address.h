@@ -29,6 +29,7 @@ struct Address {
   [[nodiscard]] bool is_zero() const { return gid == std::array<std::byte, 16>{}; }
   [[nodiscard]] bool is_loopback() const;    ///< 127.0.0.0/8, ::1
   [[nodiscard]] bool is_multicast() const;   ///< 224.0.0.0/4 (mapped), ff00::/8
+  [[nodiscard]] bool is_link_local() const;  ///< fe80::/10
   [[nodiscard]] std::uint32_t ipv4() const;  ///< host order; is_ipv4() holds
 
   auto operator<=>(const Address&) const = default;

@@ -50,10 +50,11 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def listens(port):
-    """Looked up in the kernel's list: a connection would use up the server's only accept."""
+def listens(port, pid="self"):
+    """Whether somebody does, on the host of the process. Looked up in the kernel's list: a
+    connection would use up the server's only accept."""
     wanted = f":{port:04X}"
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+    for table in (f"/proc/{pid}/net/tcp", f"/proc/{pid}/net/tcp6"):
         try:
             lines = pathlib.Path(table).read_text().splitlines()[1:]
         except OSError:
@@ -92,6 +93,15 @@ class Runner:
     def __init__(self, build):
         self.verbena = str(build / "bin" / "verbena")
 
+    def server(self, case, port):
+        return self.words(case, case.server, port)
+
+    def client(self, case, port):
+        return self.words(case, case.client, port)
+
+    def listens(self, port, server):
+        return listens(port, server.pid)
+
     def words(self, case, words, port):
         full = list(words)
         if case.client is not None:
@@ -118,14 +128,15 @@ class Runner:
         environment = self.environment(case)
         port = free_port()
         deadline = time.monotonic() + LONGEST
-        processes = [Process(self.words(case, case.server, port), environment)]
+        processes = [Process(self.server(case, port), environment)]
         try:
             if case.client is not None:
-                while not listens(port) and processes[0].process.poll() is None:
+                server = processes[0].process
+                while server.poll() is None and not self.listens(port, server):
                     if time.monotonic() > deadline:
                         break
                     time.sleep(0.01)
-                processes.append(Process(self.words(case, case.client, port), environment))
+                processes.append(Process(self.client(case, port), environment))
             if case.interrupt:
                 problem = self.interrupt(processes, case.expect, deadline)
             else:
@@ -196,8 +207,7 @@ def run_one(runner, case, user=""):
     return bool(problems)
 
 
-def run_all(cases, build, user):
-    runner = Runner(build)
+def run_all(cases, runner, user):
     failed = sum(run_one(runner, case, user) for case in cases)
     return len(cases) - failed, failed
 
@@ -209,23 +219,27 @@ def run_as_nobody(script, build, arguments):
         os.chmod(folder, 0o755)
         copy = pathlib.Path(folder)
         (copy / "build").mkdir()
-        for part in ("bin/verbena", "bin/verbs_check", "bin/verbs_check_linked", "lib"):
+        for part in ("bin/verbena", "bin/verbs_check", "bin/verbs_check_linked", "bin/wire_check", "lib"):
             source, target = build / part, copy / "build" / part
             target.parent.mkdir(exist_ok=True)
             if source.is_dir():
                 shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns("*.a"))
             elif source.exists():
                 shutil.copy2(source, target)
-        for file in (pathlib.Path(script), *FOLDER.glob("*.py")):
+        for file in (pathlib.Path(script), FOLDER / "two-hosts", *FOLDER.glob("*.py")):
             shutil.copy2(file, copy)
         words = [str(copy / pathlib.Path(script).name), "--build", str(copy / "build"), "--part", *arguments]
         quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)
-        counts = None
-        process = subprocess.Popen(["su", "nobody", "-s", "/bin/sh", "-c", f"cd / && HOME=/ {quoted}"],
-                                   stdout=subprocess.PIPE, text=True)
-        for line in process.stdout:
-            counts = re.fullmatch(r"(\d+) passed, (\d+) failed\n", line)
-            if not counts:
-                print(line, end="", flush=True)
-        process.wait()
-        return (int(counts[1]), int(counts[2])) if counts else (0, 1)
+        return counted(["su", "nobody", "-s", "/bin/sh", "-c", f"cd / && HOME=/ {quoted}"])
+
+
+def counted(words):
+    """Runs a script that prints its counts last, passes its output on, and returns passed, failed."""
+    counts = None
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        counts = re.fullmatch(r"(\d+) passed, (\d+) failed\n", line)
+        if not counts:
+            print(line, end="", flush=True)
+    process.wait()
+    return (int(counts[1]), int(counts[2])) if counts else (0, 1)
