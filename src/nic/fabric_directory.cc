@@ -56,7 +56,7 @@ Result<FabricDirectory> FabricDirectory::open(ForkLedger& ledger, sys::OwnedFd f
   const Page& page = *directory.page_;
   if (page.magic != kMagic || page.version != kFabricVersion || page.slots != kSlots)
     return fail(std::errc::protocol_not_supported,
-                "the fabric's directory is of another version of Verbena");
+                "the fabric's directory is of another version of Verbena, or damaged");
   return directory;
 }
 

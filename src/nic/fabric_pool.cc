@@ -5,6 +5,8 @@
 #include <linux/filter.h>
 
 #include <array>
+#include <cstdint>
+#include <set>
 
 #include "link/udp_socket.h"
 #include "wire/headers.h"
@@ -53,7 +55,13 @@ Result<SocketPool> create_pool(const wire::Address& address) {
 
 bool is_pool(const SocketPool& pool, const wire::Address& address) {
   if (pool.size() != kSlots) return false;
+  std::set<std::uint64_t> known;  // one socket under many numbers would leave slots unserved
   for (const sys::OwnedFd& socket : pool) {
+    std::uint64_t cookie = 0;
+    socklen_t cookie_size = sizeof cookie;
+    if (sys::getsockopt(socket.get(), SOL_SOCKET, SO_COOKIE, &cookie, &cookie_size) != 0 ||
+        !known.insert(cookie).second)
+      return false;
     int type = 0;
     socklen_t size = sizeof type;
     if (sys::getsockopt(socket.get(), SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_DGRAM)
