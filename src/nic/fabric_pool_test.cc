@@ -14,9 +14,7 @@ namespace {
 
 using link::testing::address;
 
-sys::OwnedFd copy_of(const sys::OwnedFd& fd) {
-  return sys::OwnedFd(::dup(fd.get()));
-}
+sys::OwnedFd copy_of(const sys::OwnedFd& fd) { return sys::OwnedFd(::dup(fd.get())); }
 
 TEST(FabricPool, WhatWasMadeIsOne) {
   const SocketPool pool = create_pool(address("127.77.5.1")).value();
