@@ -57,10 +57,11 @@ def segments():
     return mine + sum(of_this_user(path) for path in pathlib.Path("/dev/shm").glob("*"))
 
 
-def files():
-    """Whatever is named for us where programs leave things."""
-    return sum(of_this_user(path) for folder in ("/tmp", "/var/tmp", "/run", "/dev/shm")
-               for path in pathlib.Path(folder).glob("*verbena*"))
+def files(folder):
+    """Temporary files in a folder that is for them alone, and what is named for us elsewhere."""
+    own = sum(1 for _ in pathlib.Path(folder).iterdir())
+    return own + sum(of_this_user(path) for other in ("/var/tmp", "/run", "/dev/shm")
+                     for path in pathlib.Path(other).glob("*verbena*"))
 
 
 def of_this_user(path):
@@ -70,14 +71,14 @@ def of_this_user(path):
         return False
 
 
-def count(addresses, ports, mark):
+def count(addresses, ports, mark, folder):
     return {
         "abstract names": names(addresses),
         "UDP sockets": udp_sockets(addresses),
         "TCP ports": tcp_ports(ports),
         "processes": len(processes(mark)),
         "segments": segments(),
-        "files": files(),
+        "files": files(folder),
     }
 
 

@@ -14,7 +14,7 @@ import programs
 
 STEP = 0.005  # seconds between looks
 LONGEST = 180  # seconds; a pair that needs so long hangs, on a busy machine too,
-LONGEST_UNCONNECTED = 10  # or has lost the datagram that it waits for
+LONGEST_UNCONNECTED = 30  # or has lost the datagram that it waits for
 # A survivor's time-outs are over by then: 8 of 67 ms, each up to fourfold.
 WAITS = 4
 WRONG_DATA = re.compile(r"invalid data|was overwritten|byte \d+ is 0x")
