@@ -29,6 +29,9 @@ struct Core {
 /// than a small packet's length (performance.md, "Traps").
 inline constexpr std::uint32_t kPacketOverhead = 512;
 
+/// Retries in a row without progress at which a path is suspected to lose whole sends.
+inline constexpr std::uint8_t kSuspiciousRetries = 2;
+
 /// RNR NAK timer codes (Table 45), in units of 10 µs.
 inline constexpr std::array<std::uint32_t, 32> kRnrTimer = {
     65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,

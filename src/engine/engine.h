@@ -32,7 +32,8 @@ struct QpConfig {
   bool signal_all = false;  ///< sq_sig_all
 };
 
-/// What happened to a queue pair that no completion tells (affiliated asynchronous events).
+/// What happened to a queue pair that no completion tells: affiliated asynchronous events, but for
+/// kPathSuspected, which is for who sends the packets.
 enum class EventKind : std::uint8_t {
   kCommunicationEstablished,  ///< a packet came in RTR
   kFatal,                     ///< a local error that no completion carries
@@ -40,6 +41,7 @@ enum class EventKind : std::uint8_t {
   kAccessError,               ///< the responder refused an access
   kSendQueueDrained,
   kLastWqeReached,
+  kPathSuspected,  ///< two retries in a row brought nothing: whole sends may get lost on the path
 };
 
 struct Event {

@@ -60,6 +60,7 @@ void Requester::reset() {
   qp_.config().send_queue->clear();
   next_psn_ = cursor_psn_ = unacked_psn_ = high_psn_ = resumed_psn_ = 0;
   recovering_ = false;
+  silent_timeouts_ = 0;
   local_error_.reset();
   ack_deadline_.reset();
   rnr_until_.reset();
@@ -301,6 +302,7 @@ void Requester::handle_timeout(Time now) {
   ack_deadline_.reset();
   if (!under_way()) return;
   ++core_.counters.timeouts;
+  suspect_path();
   if (!mutant(Mutant::kRetryForever)) {
     if (retries_left_ == 0) return fail_oldest(Status::kRetryExceeded);
     --retries_left_;
@@ -309,11 +311,21 @@ void Requester::handle_timeout(Time now) {
   rewind();
 }
 
-void Requester::note_loss() {
-  const bool reading = oldest_ != assigned_ &&
-                       qp_.config().send_queue->at(oldest_).request.opcode == SendOpcode::kRead;
-  (reading ? core_.incoming : *window_).lost();
+/// Two time-outs without progress while several packets were under way (nic.md, "Trains"). Of a
+/// READ it is the answers that come in whole sends: their sender suspects the path
+/// (Responder::suspect_path).
+void Requester::suspect_path() {
+  const bool several = psn_distance(high_psn_, unacked_psn_) > 1;
+  if (++silent_timeouts_ == kSuspiciousRetries && several && !reading())
+    qp_.raise(EventKind::kPathSuspected);
 }
+
+bool Requester::reading() const {
+  return oldest_ != assigned_ &&
+         qp_.config().send_queue->at(oldest_).request.opcode == SendOpcode::kRead;
+}
+
+void Requester::note_loss() { (reading() ? core_.incoming : *window_).lost(); }
 
 void Requester::arm(Time now) {
   // 4.096 µs · 2^timeout, 0 is none; never below what a scheduler may take (nic.md, "Progress").

@@ -79,6 +79,8 @@ class Requester {
   void note_progress(Time now);
   void recover();
   void note_loss();
+  void suspect_path();
+  [[nodiscard]] bool reading() const;
   void rewind();
   void fail_oldest(Status status);
   void complete_oldest(Status status);
@@ -103,6 +105,7 @@ class Requester {
 
   std::uint8_t retries_left_ = 0;
   std::uint8_t rnr_retries_left_ = 0;
+  std::uint8_t silent_timeouts_ = 0;  ///< since there was progress
   bool recovering_ =
       false;  ///< the loss at unacked_psn_ was answered; further signs of it are ignored
   std::optional<Status> local_error_;

@@ -210,6 +210,7 @@ void Requester::pass(SendWqe& wqe, std::uint32_t end_psn, Time now) {
 void Requester::note_progress(Time now) {
   if (!mutant(Mutant::kRetryNeverReset)) retries_left_ = qp_.attributes().retry_count;
   rnr_retries_left_ = qp_.attributes().rnr_retry;
+  silent_timeouts_ = 0;
   recovering_ = false;
   ack_deadline_.reset();
   if (under_way() && !rnr_until_) arm(now);

@@ -39,6 +39,7 @@ void Responder::reset() {
   answers_.clear();
   saved_.clear();
   saved_next_ = 0;
+  repetitions_ = 0;
 }
 
 void Responder::start() {
@@ -318,6 +319,7 @@ void Responder::duplicate_read(const wire::Packet& packet) {
                                               qp_.config().pd)) {
     return refuse_at(psn, wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
   }
+  suspect_path(psn, end);
   const Answer again{.kind = Answer::Kind::kRead,
                      .duplicate = true,
                      .psn = psn,
@@ -341,6 +343,14 @@ void Responder::duplicate_read(const wire::Packet& packet) {
 }
 
 /// The saved result is sent again; one that is not saved any more is dropped.
+/// A READ that is repeated from the same packet on, twice: none of several answers arrived.
+void Responder::suspect_path(std::uint32_t psn, std::uint32_t end) {
+  repetitions_ = psn == repeated_psn_ ? repetitions_ + 1 : 1;
+  repeated_psn_ = psn;
+  if (repetitions_ == kSuspiciousRetries && psn_distance(end, psn) > 1)
+    qp_.raise(EventKind::kPathSuspected);
+}
+
 void Responder::duplicate_atomic(const wire::Packet& packet) {
   const std::uint32_t psn = packet.bth.psn;
   const auto saved = std::ranges::find(saved_, psn, &SavedAtomic::psn);

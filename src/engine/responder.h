@@ -78,6 +78,7 @@ class Responder {
   void handle_duplicate(const wire::Packet& packet);
   void duplicate_read(const wire::Packet& packet);
   void duplicate_atomic(const wire::Packet& packet);
+  void suspect_path(std::uint32_t psn, std::uint32_t end);
 
   [[nodiscard]] bool take_receive();
   void finish_packet(const wire::Packet& packet, std::uint32_t psns);
@@ -108,6 +109,9 @@ class Responder {
   std::uint32_t write_rkey_ = 0;
   std::uint32_t write_left_ = 0;
   std::uint32_t write_total_ = 0;
+
+  std::uint32_t repeated_psn_ = 0;  ///< of the READ that was repeated last
+  std::uint32_t repetitions_ = 0;   ///< of it in a row, without one from another PSN between
 
   std::vector<Answer> answers_;  ///< oldest first; room reserved at start
   std::size_t answers_limit_ = 0;

@@ -34,7 +34,10 @@ class CaptureLink final : public Link {
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
     return inner_->source_port();
   }
-  [[nodiscard]] int descriptor() const override { return inner_->descriptor(); }
+  [[nodiscard]] std::span<const int> descriptors() const override { return inner_->descriptors(); }
+  void use_single_packets(const wire::Address& destination) override {
+    inner_->use_single_packets(destination);
+  }
 
  private:
   [[nodiscard]] std::byte* begin_frame(const wire::Path& path, std::uint16_t identification,

@@ -46,7 +46,10 @@ class FaultLink final : public Link {
     return inner_->source_port();
   }
   void report_ip_headers() override { inner_->report_ip_headers(); }
-  [[nodiscard]] int descriptor() const override { return inner_->descriptor(); }
+  [[nodiscard]] std::span<const int> descriptors() const override { return inner_->descriptors(); }
+  void use_single_packets(const wire::Address& destination) override {
+    inner_->use_single_packets(destination);
+  }
 
   [[nodiscard]] const Counters& counters() const { return counters_; }
 

@@ -48,9 +48,13 @@ class Link {
   /// may leave both as in a default Path: only UD receivers look at them, and asking costs.
   virtual void report_ip_headers() {}
 
-  /// A descriptor that is readable when receive() has something; -1 when there is none (simulated
-  /// links).
-  [[nodiscard]] virtual int descriptor() const { return -1; }
+  /// Descriptors of which one is readable when receive() has something; none for simulated links.
+  /// They stay the same while the link lives.
+  [[nodiscard]] virtual std::span<const int> descriptors() const { return {}; }
+
+  /// From now on packets to `destination` leave one by one: whole sends seem to get lost on the way
+  /// to it. For links that send several at once.
+  virtual void use_single_packets(const wire::Address& /*destination*/) {}
 };
 
 }  // namespace verbena::link

@@ -66,8 +66,7 @@ std::vector<LocalAddress> local_addresses() {
 std::optional<LocalAddress> find_local(const wire::Address& address) {
   const bool loopback = address.is_ipv4() && address.is_loopback();
   for (LocalAddress& local : local_addresses()) {
-    const bool same_network =
-        loopback && local.address.is_ipv4() && local.address.is_loopback();
+    const bool same_network = loopback && local.address.is_ipv4() && local.address.is_loopback();
     if (local.address == address || same_network) return std::move(local);
   }
   return std::nullopt;
@@ -98,9 +97,8 @@ Result<wire::Address> address_of_interface(std::string_view name) {
                 fmt::format("{} is neither an IP address nor an interface that is up and has one "
                             "(those are {})",
                             name, joined({interfaces.begin(), interfaces.end()})));
-  return fail(
-      std::errc::address_not_available,
-      fmt::format("{} has no {} address", name, only_ipv4 ? "IPv4" : "IPv6"));
+  return fail(std::errc::address_not_available,
+              fmt::format("{} has no {} address", name, only_ipv4 ? "IPv4" : "IPv6"));
 }
 
 Result<std::uint32_t> interface_mtu(const std::string& interface) {
@@ -109,9 +107,9 @@ Result<std::uint32_t> interface_mtu(const std::string& interface) {
   interface.copy(request.ifr_name, sizeof request.ifr_name - 1);
   if (!fd || ::syscall(SYS_ioctl, fd.get(), SIOCGIFMTU, &request) != 0) {
     const int error = errno;
-    return fail(static_cast<std::errc>(error), fmt::format("the MTU of {} cannot be read: {}",
-                                                           interface,
-                                                           std::generic_category().message(error)));
+    return fail(static_cast<std::errc>(error),
+                fmt::format("the MTU of {} cannot be read: {}", interface,
+                            std::generic_category().message(error)));
   }
   return static_cast<std::uint32_t>(request.ifr_mtu);
 }

@@ -9,8 +9,8 @@
 namespace verbena::link {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::address;
+using ::testing::HasSubstr;
 
 TEST(LocalAddress, TheLoopbackInterfaceHasItsWholeNetwork) {
   const auto usual = find_local(address("127.0.0.1"));

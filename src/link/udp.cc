@@ -83,6 +83,13 @@ bool UdpLink::is_single(const wire::Address& destination) const {
 
 void UdpLink::use_single_packets(const wire::Address& destination) {
   if (is_single(destination)) return;
+  log(LogLevel::kWarning,
+      "whole sends to {} seem to get lost: packets go one by one from now on, which is slower",
+      wire::to_string(destination));
+  make_single(destination);
+}
+
+void UdpLink::make_single(const wire::Address& destination) {
   ++counters_.single_fallbacks;
   if (single_path_count_ == kMaxSinglePaths) {
     all_single_ = true;
@@ -175,7 +182,7 @@ std::uint32_t UdpLink::send_staged() {
     log(LogLevel::kWarning,
         "the kernel refuses segmented sends to {} ({}): packets go one by one, which is slower",
         wire::to_string(path_.destination), std::generic_category().message(error));
-    use_single_packets(path_.destination);
+    make_single(path_.destination);
     return send_singly();
   }
   ++counters_.send_errors;

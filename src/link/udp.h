@@ -64,12 +64,12 @@ class UdpLink final : public Link {
   }
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override { return port_; }
   void report_ip_headers() override { set_ip_header_reports(fd_, true); }
-  [[nodiscard]] int descriptor() const override { return fd_; }
+  [[nodiscard]] std::span<const int> descriptors() const override { return {&fd_, 1}; }
+  /// Said once for a destination.
+  void use_single_packets(const wire::Address& destination) override;
 
   [[nodiscard]] const wire::Address& address() const { return address_; }
   [[nodiscard]] const UdpCounters& counters() const { return counters_; }
-  /// From now on packets to `destination` leave one by one: for a path whose offload is suspected.
-  void use_single_packets(const wire::Address& destination);
 
  private:
   /// A packet within the trains of one send().
@@ -86,6 +86,7 @@ class UdpLink final : public Link {
 
   UdpLink(int fd, std::shared_ptr<const void> keep, const SocketAddress& bound);
   [[nodiscard]] bool is_single(const wire::Address& destination) const;
+  void make_single(const wire::Address& destination);
   [[nodiscard]] std::uint32_t first_packet(const wire::Train& train) const;
   void stage(const wire::Train& train, const wire::TrainPacket& packet, std::uint16_t index);
   [[nodiscard]] bool flush(std::span<const wire::Train> trains, Position& unsent);

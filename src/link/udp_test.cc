@@ -240,7 +240,8 @@ TEST(UdpLink, APathThatTakesNoSegmentsFallsBackToSinglePackets) {
   auto sender = testing::open_udp_link(address("127.77.1.3"));
   auto receiver = testing::open_udp_link(address("127.77.1.4"));
   const int one = 1;
-  ASSERT_EQ(sys::setsockopt(sender->descriptor(), SOL_SOCKET, SO_NO_CHECK, &one, sizeof one), 0);
+  ASSERT_EQ(
+      sys::setsockopt(sender->descriptors().front(), SOL_SOCKET, SO_NO_CHECK, &one, sizeof one), 0);
   static int warnings;
   warnings = 0;
   set_log_sink([](LogLevel level, std::string_view) { warnings += level == LogLevel::kWarning; });

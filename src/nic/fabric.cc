@@ -177,26 +177,30 @@ Result<Fabric::Slot> Fabric::take_slot() {
   const std::size_t first = directory_.next_slot();
   for (std::size_t i = 0; i < kSlots; ++i) {
     const std::size_t slot = (first + i) % kSlots;
-    if (listeners_[slot] || !try_take(slot)) continue;
+    if (listeners_[slot]) continue;
+    auto box = try_take(slot);
+    if (!box) continue;
     directory_.set_next_slot(slot + 1);
     return Slot{
         .number = static_cast<std::uint8_t>(slot),
         .socket = pool_[slot],
         .lease = std::shared_ptr<const void>(
-            this, [self = shared_from_this(), slot](const void*) { self->give_back(slot); })};
+            this, [self = shared_from_this(), slot](const void*) { self->give_back(slot); }),
+        .box = std::move(box)};
   }
   return fail(std::errc::no_buffer_space,
               fmt::format("all {} places at {} are taken", kSlots, wire::to_string(address_)));
 }
 
-/// With the mutex held.
-bool Fabric::try_take(std::size_t slot) {
-  if (!directory_.lock(slot)) return false;
-  // The name may outlive its process in a forked child that does not know of us: leave the slot.
+/// With the mutex held. Nothing when the slot cannot be had.
+std::unique_ptr<StrayBox> Fabric::try_take(std::size_t slot) {
+  if (!directory_.lock(slot)) return nullptr;
+  // The names may outlive their process in a forked child that does not know of us: leave the slot.
   auto listener = listen_at(slot_name(address_, slot));
-  if (!listener) {
+  auto box = StrayBox::open(address_, static_cast<std::uint8_t>(slot), directory_, ledger_);
+  if (!listener || !box) {
     directory_.unlock(slot);
-    return false;
+    return nullptr;
   }
   listeners_[slot] = LedgerFd(ledger_, std::move(*listener));
   const int fd = listeners_[slot].get();
@@ -204,11 +208,11 @@ bool Fabric::try_take(std::size_t slot) {
   if (!watcher_.watch(fd, answer)) {
     listeners_[slot].reset();
     directory_.unlock(slot);
-    return false;
+    return nullptr;
   }
   drain(pool_[slot]);
   link::set_receive_buffer(pool_[slot], kReceiveBuffer);
-  return true;
+  return std::move(*box);
 }
 
 void Fabric::give_back(std::size_t slot) {

@@ -12,6 +12,7 @@
 #include "nic/fabric_pool.h"
 #include "nic/fork_ledger.h"
 #include "nic/rendezvous.h"
+#include "nic/stray_box.h"
 #include "wire/address.h"
 
 namespace verbena::nic {
@@ -45,6 +46,7 @@ class Fabric : public std::enable_shared_from_this<Fabric> {
     std::uint8_t number = 0;
     int socket = -1;                    ///< the fabric's
     std::shared_ptr<const void> lease;  ///< gives the slot back, and keeps the fabric
+    std::unique_ptr<StrayBox> box;      ///< to be gone before the lease is
   };
   struct Joined {
     std::shared_ptr<Fabric> fabric;
@@ -70,7 +72,7 @@ class Fabric : public std::enable_shared_from_this<Fabric> {
   [[nodiscard]] const wire::Address& address() const { return address_; }
 
  private:
-  [[nodiscard]] bool try_take(std::size_t slot);
+  [[nodiscard]] std::unique_ptr<StrayBox> try_take(std::size_t slot);
   void give_back(std::size_t slot);
 
   const wire::Address address_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -37,6 +38,11 @@ class FabricDirectory {
   /// its last owner may still be under way.
   [[nodiscard]] std::size_t next_slot() const;
   void set_next_slot(std::size_t slot);
+  /// How often something was put into a slot's box (`StrayBox`): a hint, which any process may
+  /// falsify.
+  [[nodiscard]] std::atomic<std::uint32_t>& strays(std::size_t slot) const {
+    return page_->strays[slot];
+  }
 
  private:
   struct Page {
@@ -44,6 +50,7 @@ class FabricDirectory {
     std::uint32_t version = 0;
     std::uint32_t slots = 0;
     std::atomic<std::uint32_t> next_slot{0};
+    std::array<std::atomic<std::uint32_t>, kSlots> strays{};
   };
 
   FabricDirectory(LedgerFd fd, Page* page) : fd_(std::move(fd)), page_(page) {}
@@ -55,6 +62,6 @@ class FabricDirectory {
 
 /// Of the directory and of what processes say to each other; processes of different versions do not
 /// share an address.
-inline constexpr std::uint32_t kFabricVersion = 1;
+inline constexpr std::uint32_t kFabricVersion = 2;
 
 }  // namespace verbena::nic

@@ -108,7 +108,8 @@ class Obedience {
   std::string receive(const timespec& patience) {
     std::vector<pollfd> polls;
     for (const Attachment& one : attached_)
-      polls.push_back({.fd = one.link->descriptor(), .events = POLLIN, .revents = 0});
+      for (const int fd : one.link->descriptors())
+        polls.push_back({.fd = fd, .events = POLLIN, .revents = 0});
     sys::ppoll(polls.data(), static_cast<unsigned>(polls.size()), &patience);
     std::size_t count = 0;
     link::IcrcCheck check(link::IcrcCheck::Mode::kStrict);

@@ -19,6 +19,7 @@
 #include "nic/fork_ledger.h"
 #include "nic/nic.h"
 #include "nic/runner.h"
+#include "nic/stray_link.h"
 
 namespace verbena::nic {
 namespace {
@@ -36,7 +37,7 @@ class DrivenNic final : public Driven {
   explicit DrivenNic(Nic& nic) : nic_(nic) {}
   bool progress(Time now, std::uint32_t budget) override { return nic_.progress(now, budget); }
   [[nodiscard]] std::optional<Time> next_timeout() const override { return nic_.next_timeout(); }
-  [[nodiscard]] int descriptor() const override { return nic_.descriptor(); }
+  [[nodiscard]] std::span<const int> descriptors() const override { return nic_.descriptors(); }
   [[nodiscard]] bool polled(Time now) const override { return nic_.polled(now); }
   [[nodiscard]] bool polled_lately(Time now) const override { return nic_.polled_lately(now); }
 
@@ -132,6 +133,7 @@ Result<Attachment> LiveHost::attach(const wire::Address& address) {
   Attachment attachment;
   attachment.slot = slot.number;
   attachment.link = VERBENA_TRY(link::UdpLink::create(slot.socket, std::move(slot.lease)));
+  attachment.link = std::make_unique<StrayLink>(std::move(attachment.link), std::move(slot.box));
   if (const auto& faults = impl_->faults; faults.has_value()) {
     link::FaultPlan plan = *faults;
     plan.seed += slot.number;

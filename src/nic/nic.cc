@@ -183,7 +183,7 @@ std::optional<Time> Nic::next_timeout(std::optional<Time> at_latest) const {
   return next;
 }
 
-int Nic::descriptor() const { return impl_->shards.front()->descriptor(); }
+std::span<const int> Nic::descriptors() const { return impl_->shards.front()->descriptors(); }
 bool Nic::polled(Time now) const { return impl_->poll_state.polled(now); }
 bool Nic::polled_lately(Time now) const { return impl_->poll_state.polled_lately(now); }
 

@@ -114,8 +114,8 @@ class Nic {
   /// and says when it comes back `at_latest` anyhow: it is woken only for something earlier.
   [[nodiscard]] std::optional<Time> next_timeout(
       std::optional<Time> at_latest = std::nullopt) const;
-  /// The link's descriptor for the runner's epoll, -1 when there is none.
-  [[nodiscard]] int descriptor() const;
+  /// The link's descriptors for the runner's epoll.
+  [[nodiscard]] std::span<const int> descriptors() const;
   /// True while an application thread polls often enough to do the runner's work (POLLED,
   /// `nic.md`).
   [[nodiscard]] bool polled(Time now) const;

@@ -2,7 +2,6 @@
 #include "nic/rendezvous.h"
 
 #include <fmt/format.h>
-#include <sys/un.h>
 
 #include <array>
 #include <cstddef>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "nic/fabric_directory.h"
+#include "nic/unix_name.h"
 
 namespace verbena::nic {
 namespace {
@@ -28,20 +28,6 @@ struct Greeting {
   std::uint32_t version = kFabricVersion;
   std::uint32_t slots = kSlots;
   std::uint32_t reserved = 0;
-};
-
-struct UnixName {
-  sockaddr_un address{};
-  socklen_t size = 0;
-
-  explicit UnixName(const std::string& name) {
-    // The first byte of an abstract name is 0, and there is no last one.
-    const std::size_t length = std::min(name.size(), sizeof address.sun_path - 1);
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path + 1, name.data(), length);
-    size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
-  }
-  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
 sys::OwnedFd unix_socket() {

@@ -86,13 +86,26 @@ Result<void> Runner::start() {
   return {};
 }
 
+bool Runner::add_to_epoll(std::span<const int> fds) {
+  return std::ranges::all_of(fds, [this](int fd) {
+    epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+    return sys::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  });
+}
+
+void Runner::remove_from_epoll(std::span<const int> fds) {
+  for (const int fd : fds) sys::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+}
+
 Result<void> Runner::adopt(Driven& driven) {
   const Turn turn(*this);
   VERBENA_TRY(start());
-  Entry entry{.driven = &driven, .fd = driven.descriptor()};
-  epoll_event event{.events = EPOLLIN, .data = {.fd = entry.fd}};
-  if (entry.fd >= 0 && sys::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, entry.fd, &event) != 0)
-    return fail(static_cast<std::errc>(errno), "the runner cannot watch the link's descriptor");
+  const Entry entry{.driven = &driven, .fds = driven.descriptors()};
+  if (!add_to_epoll(entry.fds)) {
+    const int error = errno;
+    remove_from_epoll(entry.fds);
+    return fail(static_cast<std::errc>(error), "the runner cannot watch the link's descriptors");
+  }
   entries_.push_back(entry);
   wake();
   return {};
@@ -104,8 +117,7 @@ void Runner::release(Driven& driven) {
   const auto found = std::ranges::find(entries_, &driven, &Entry::driven);
   if (found == entries_.end()) return;
   // The socket lives on in other processes, so closing it would not take it out of epoll.
-  if (!found->away && found->fd >= 0)
-    sys::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->fd, nullptr);
+  if (!found->away) remove_from_epoll(found->fds);
   entries_.erase(found);
 }
 
@@ -212,15 +224,14 @@ Time Runner::drive(Entry& entry, Time now) {
 }
 
 void Runner::leave(Entry& entry, Time now) {
-  if (entry.fd >= 0) sys::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, entry.fd, nullptr);
+  remove_from_epoll(entry.fds);
   entry.away = true;
   entry.pace = kTick;
   entry.tick = now + kTick;
 }
 
 void Runner::come_back(Entry& entry) {
-  epoll_event event{.events = EPOLLIN, .data = {.fd = entry.fd}};
-  if (entry.fd >= 0) sys::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, entry.fd, &event);
+  static_cast<void>(add_to_epoll(entry.fds));  // they were there before
   entry.away = false;
 }
 
@@ -266,7 +277,7 @@ void Runner::dispatch(int fd) {
     return;
   }
   for (Entry& entry : entries_) {
-    if (entry.fd == fd) entry.readable = true;
+    if (std::ranges::find(entry.fds, fd) != entry.fds.end()) entry.readable = true;
   }
   for (const Watch& watch : watches_) {
     if (watch.fd == fd) watch.readable();

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -28,7 +29,7 @@ class Driven {
   virtual ~Driven() = default;
   virtual bool progress(Time now, std::uint32_t budget) = 0;
   [[nodiscard]] virtual std::optional<Time> next_timeout() const = 0;
-  [[nodiscard]] virtual int descriptor() const = 0;
+  [[nodiscard]] virtual std::span<const int> descriptors() const = 0;
   [[nodiscard]] virtual bool polled(Time now) const = 0;
   [[nodiscard]] virtual bool polled_lately(Time now) const = 0;
 };
@@ -37,7 +38,7 @@ class Driven {
 /// thread does, because one-sided operations and acknowledgements must go on, and answers those who
 /// join an address. It blocks every signal and sleeps in epoll when there is nothing to do.
 ///
-/// While an application thread polls a NIC, the runner leaves it alone: it takes the NIC's socket
+/// While an application thread polls a NIC, the runner leaves it alone: it takes the NIC's sockets
 /// out of epoll, since waking up for each packet would cost the poller microseconds, and looks
 /// whether the thread is still there: after kTick, then at intervals that double up to
 /// kLongestTick, because each look interrupts the poller (20 to 50 µs in a virtual machine). After
@@ -77,7 +78,7 @@ class Runner final : public Watcher {
  private:
   struct Entry {
     Driven* driven = nullptr;
-    int fd = -1;
+    std::span<const int> fds{};
     bool away = false;      ///< out of epoll, because an application thread polls
     bool readable = false;  ///< says epoll
     Time tick{};            ///< when to look again, while away
@@ -95,6 +96,8 @@ class Runner final : public Watcher {
   class Turn;
 
   [[nodiscard]] Result<void> start();
+  [[nodiscard]] bool add_to_epoll(std::span<const int> fds);
+  void remove_from_epoll(std::span<const int> fds);
   static void* thread_main(void* self);
   void run();
   [[nodiscard]] Time pass();

@@ -53,7 +53,9 @@ class FakeNic final : public Driven {
     const Time time = timeout.load();
     return time == Time::max() ? std::nullopt : std::optional(time);
   }
-  [[nodiscard]] int descriptor() const override { return fd_.get(); }
+  [[nodiscard]] std::span<const int> descriptors() const override {
+    return std::span(&number_, fd_ ? 1U : 0U);
+  }
   [[nodiscard]] bool polled(Time at) const override {
     const auto look = static_cast<std::size_t>(looks.load());
     if (look < looked_at.size()) looked_at[look] = at;
@@ -76,6 +78,7 @@ class FakeNic final : public Driven {
 
  private:
   sys::OwnedFd fd_;
+  int number_ = fd_.get();
 };
 
 class RunnerTest : public ::testing::Test {
@@ -252,7 +255,7 @@ class StuckNic final : public Driven {
     return false;
   }
   [[nodiscard]] std::optional<Time> next_timeout() const override { return std::nullopt; }
-  [[nodiscard]] int descriptor() const override { return fd_.get(); }
+  [[nodiscard]] std::span<const int> descriptors() const override { return {&number_, 1}; }
   [[nodiscard]] bool polled(Time) const override { return false; }
   [[nodiscard]] bool polled_lately(Time) const override { return lately_; }
 
@@ -260,6 +263,7 @@ class StuckNic final : public Driven {
 
  private:
   sys::OwnedFd fd_{sys::eventfd(1, EFD_CLOEXEC)};
+  int number_ = fd_.get();
   bool lately_;
 };
 

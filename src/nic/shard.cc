@@ -27,6 +27,7 @@ constexpr int kSendTries = 8;
     case engine::EventKind::kAccessError: return AsyncKind::kQpAccessError;
     case engine::EventKind::kSendQueueDrained: return AsyncKind::kSendQueueDrained;
     case engine::EventKind::kLastWqeReached: return AsyncKind::kLastWqeReached;
+    case engine::EventKind::kPathSuspected: break;  // not the program's
   }
   return AsyncKind::kQpFatal;
 }
@@ -302,6 +303,13 @@ void Shard::raise_events() {
     const auto found = queue_pairs_.find(event->qp_number);
     if (found == queue_pairs_.end()) continue;  // destroyed meanwhile
     QueuePair& qp = *found->second;
+    if (event->kind == engine::EventKind::kPathSuspected) {
+      // Within a machine only the kernel's own software cuts sends up.
+      const wire::Path& path = engine_.attributes(*qp.transport).path;
+      if (!path.destination.is_loopback() && path.destination != path.source)
+        link_->use_single_packets(path.destination);
+      continue;
+    }
     events_.raise(AsyncEvent{.kind = kind_of(event->kind), .cookie = qp.cookie()}, &qp.ledger());
   }
 }

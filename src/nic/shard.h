@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "base/result.h"
 #include "base/time.h"
@@ -82,7 +83,7 @@ class Shard {
   [[nodiscard]] std::optional<Time> next_timeout(std::optional<Time> latest) {
     return alarm_.promise(latest);
   }
-  [[nodiscard]] int descriptor() const { return link_->descriptor(); }
+  [[nodiscard]] std::span<const int> descriptors() const { return link_->descriptors(); }
   [[nodiscard]] std::optional<std::uint16_t> source_port() const { return link_->source_port(); }
 
  private:

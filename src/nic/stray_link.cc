@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/stray_link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+
+namespace verbena::nic {
+namespace {
+
+/// Deliveries in a row that hold nothing of ours: then others get a turn first.
+constexpr int kForeignDeliveries = 4;
+
+}  // namespace
+
+StrayLink::StrayLink(std::unique_ptr<link::Link> inner, std::unique_ptr<StrayBox> box)
+    : inner_(std::move(inner)),
+      box_(std::move(box)),
+      descriptors_{inner_->descriptors().front(), box_->descriptor()} {}
+
+StrayLink::~StrayLink() {
+  const StrayBox::Counters& counters = box_->counters();
+  log(LogLevel::kDebug, "slot {}: {} strays handed on, {} lost, {} taken, {} refused", box_->slot(),
+      counters.handed_on, counters.lost, counters.taken, counters.refused);
+}
+
+std::size_t StrayLink::receive(std::span<wire::Segment> segments, Time now) {
+  std::size_t filled = 0;
+  // First, because a stream of our own would keep them waiting until they are lost.
+  if (box_->hinted() || now >= next_look_) {
+    next_look_ = now + kLook;
+    filled = box_->take(segments);
+  }
+  for (int i = 0; i < kForeignDeliveries && filled < segments.size(); ++i) {
+    const std::size_t count = inner_->receive(segments.subspan(filled), now);
+    if (count == 0) break;
+    filled += sort_out(segments.subspan(filled, count));
+    if (filled > 0) break;
+  }
+  return filled;
+}
+
+/// Moves what is for this slot to the front and returns how much it is; hands the rest on.
+std::size_t StrayLink::sort_out(std::span<wire::Segment> segments) {
+  std::size_t kept = 0;
+  std::size_t strays = 0;
+  for (wire::Segment& segment : segments) {
+    const auto slot = slot_of(segment.datagram);
+    // What is too short to say is dropped, and counted, where ICRCs are checked.
+    if (!slot || *slot == box_->slot()) {
+      if (&segments[kept] != &segment) segments[kept] = segment;
+      ++kept;
+      continue;
+    }
+    if (strays == strays_.size()) hand_on(std::exchange(strays, 0));
+    strays_[strays++] = segment;
+  }
+  if (strays > 0) hand_on(strays);
+  return kept;
+}
+
+/// Hands on the first `count` strays: together what goes the same way.
+void StrayLink::hand_on(std::size_t count) {
+  auto rest = std::span(strays_).first(count);
+  while (!rest.empty()) {
+    const std::uint8_t slot = *slot_of(rest.front().datagram);
+    const wire::Path path = rest.front().path;
+    const auto others = std::ranges::stable_partition(rest, [&](const wire::Segment& stray) {
+      return slot_of(stray.datagram) == slot && stray.path == path;
+    });
+    const std::size_t together = rest.size() - others.size();
+    box_->hand_on(slot, rest.first(together));
+    rest = rest.subspan(together);
+  }
+}
+
+}  // namespace verbena::nic
