@@ -90,6 +90,8 @@ class Process:
 
 
 class Runner:
+    longest = LONGEST
+
     def __init__(self, build):
         self.verbena = str(build / "bin" / "verbena")
 
@@ -127,7 +129,7 @@ class Runner:
     def try_one(self, case, problems):
         environment = self.environment(case)
         port = free_port()
-        deadline = time.monotonic() + LONGEST
+        deadline = time.monotonic() + self.longest
         processes = [Process(self.server(case, port), environment)]
         try:
             if case.client is not None:
@@ -151,13 +153,12 @@ class Runner:
             problems.append(problem + "".join(
                 f"\n--- {' '.join(p.words)}\n{p.output()[-6000:]}" for p in processes))
 
-    @staticmethod
-    def wait(processes, wanted, deadline):
+    def wait(self, processes, wanted, deadline):
         for process in reversed(processes):
             try:
                 status = process.process.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                return f"did not end within {LONGEST} s"
+                return f"did not end within {self.longest} s"
             if status != wanted:
                 return f"status {status}: {' '.join(process.words)}"
             wanted = 0
