@@ -104,6 +104,9 @@ class Runner:
     def listens(self, port, server):
         return listens(port, server.pid)
 
+    def finished(self, process):
+        """For a runner that wants to see more than whether its cases passed."""
+
     def words(self, case, words, port):
         full = list(words)
         if case.client is not None:
@@ -146,6 +149,8 @@ class Runner:
         finally:
             for process in processes:
                 process.stop()
+        for process in processes:
+            self.finished(process)
         last = processes[-1].output()
         if not problem and case.expect and not re.search(case.expect, last):
             problem = f"the output lacks /{case.expect}/"
