@@ -26,29 +26,40 @@ StrayLink::~StrayLink() {
 }
 
 std::size_t StrayLink::receive(std::span<wire::Segment> segments, Time now) {
-  std::size_t filled = 0;
-  // First, because a stream of our own would keep them waiting until they are lost.
-  if (box_->hinted() || now >= next_look_) {
-    next_look_ = now + kLook;
-    filled = box_->take(segments);
+  if (box_->hinted() || now >= next_look_) [[unlikely]]
+    return receive_beside_strays(segments, now);
+  const std::size_t count = inner_->receive(segments, now);
+  if (count == 0) return 0;
+  const std::size_t kept = sort_out(segments.first(count));
+  return kept > 0 ? kept : receive_own(segments, now);
+}
+
+/// Strays come first, because a stream of our own would keep them waiting until they are lost.
+std::size_t StrayLink::receive_beside_strays(std::span<wire::Segment> segments, Time now) {
+  next_look_ = now + kLook;
+  const std::size_t taken = box_->take(segments);
+  return taken + receive_own(segments.subspan(taken), now);
+}
+
+/// What the kernel gave this slot and is for it; looks behind deliveries that are not.
+std::size_t StrayLink::receive_own(std::span<wire::Segment> segments, Time now) {
+  for (int i = 0; i < kForeignDeliveries && !segments.empty(); ++i) {
+    const std::size_t count = inner_->receive(segments, now);
+    const std::size_t kept = sort_out(segments.first(count));
+    if (count == 0 || kept > 0) return kept;
   }
-  for (int i = 0; i < kForeignDeliveries && filled < segments.size(); ++i) {
-    const std::size_t count = inner_->receive(segments.subspan(filled), now);
-    if (count == 0) break;
-    filled += sort_out(segments.subspan(filled, count));
-    if (filled > 0) break;
-  }
-  return filled;
+  return 0;
 }
 
 /// Moves what is for this slot to the front and returns how much it is; hands the rest on.
 std::size_t StrayLink::sort_out(std::span<wire::Segment> segments) {
+  const std::uint8_t own = box_->slot();
   std::size_t kept = 0;
   std::size_t strays = 0;
   for (wire::Segment& segment : segments) {
     const auto slot = slot_of(segment.datagram);
     // What is too short to say is dropped, and counted, where ICRCs are checked.
-    if (!slot || *slot == box_->slot()) {
+    if (!slot || *slot == own) {
       if (&segments[kept] != &segment) segments[kept] = segment;
       ++kept;
       continue;
