@@ -13,7 +13,6 @@
 #include <cstring>
 #include <iostream>
 #include <memory>
-#include <optional>
 #include <sstream>
 #include <string>
 
@@ -84,15 +83,15 @@ class OwnPair {
   void renew() {
     first_.reset();
     second_.reset();
-    first_.emplace(ground_, IBV_QPT_RC);
-    second_.emplace(ground_, IBV_QPT_RC);
+    first_ = std::make_unique<End>(ground_, IBV_QPT_RC);
+    second_ = std::make_unique<End>(ground_, IBV_QPT_RC);
     first_->connect({.gid = ground_.gid(), .qp_number = second_->number(), .psn = second_->psn()});
     second_->connect({.gid = ground_.gid(), .qp_number = first_->number(), .psn = first_->psn()});
   }
 
   Ground& ground_;
-  std::optional<End> first_{};
-  std::optional<End> second_{};
+  std::unique_ptr<End> first_;
+  std::unique_ptr<End> second_;
   std::uint64_t rounds_ = 0;
   std::uint64_t broken_ = 0;
 };
@@ -108,7 +107,7 @@ class Victim {
       pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
       if (poll(&input, 1, 1) > 0) {
         if (!std::getline(std::cin, line)) return;
-        std::cout << obey(line) << std::endl;
+        std::cout << obey(line) << '\n' << std::flush;
       }
       attend();
       own_.round();
@@ -132,7 +131,7 @@ class Victim {
         inet_pton(AF_INET6, address.c_str(), remote.gid.raw) != 1)
       return "which peer?";
     target_.reset();
-    target_.emplace(ground_, IBV_QPT_RC);
+    target_ = std::make_unique<End>(ground_, IBV_QPT_RC);
     target_->connect(remote);
     attend();
     std::ostringstream text;
@@ -174,7 +173,7 @@ class Victim {
   Ground ground_;
   OwnPair own_;
   End datagrams_;
-  std::optional<End> target_{};
+  std::unique_ptr<End> target_;
 };
 
 }  // namespace
