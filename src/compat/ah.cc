@@ -3,7 +3,6 @@
 // page.
 #include <endian.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "base/bytes.h"
@@ -76,13 +75,11 @@ Result<void> init_ah(ibv_context* context, std::uint8_t port_num, const ibv_wc& 
   const auto* bytes = reinterpret_cast<const std::byte*>(grh);
   const DatagramHeader header =
       wc.sl == kPacketTypeIpv6 ? parse_ipv6(bytes) : parse_ipv4(bytes + 20);
-  const auto gids = ours.nic->gids();
-  const auto own = std::ranges::find(gids, header.destination, &nic::GidEntry::gid);
-  if (own == gids.end())
-    return fail(std::errc::invalid_argument, "the datagram went to no GID of this port");
+  const auto own = nic::index_of(ours.nic->port().gids, header.destination);
+  if (!own) return fail(std::errc::invalid_argument, "the datagram went to no GID of this port");
   attr = {};
   std::memcpy(attr.grh.dgid.raw, header.source.gid.data(), sizeof attr.grh.dgid.raw);
-  attr.grh.sgid_index = static_cast<std::uint8_t>(own - gids.begin());
+  attr.grh.sgid_index = static_cast<std::uint8_t>(*own);
   attr.grh.flow_label = header.flow_label;
   attr.grh.hop_limit = 0xFF;
   attr.grh.traffic_class = header.traffic_class;

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 
+#include "compat/counter_files.h"
 #include "compat/device_table.h"
 #include "compat/query.h"
+#include "link/local_address.h"
 
 namespace verbena::compat {
 namespace {
@@ -67,9 +69,20 @@ class Files {
   std::vector<DeviceFile> files_;
 };
 
-void add_port(Files& files, const Device& device, const std::string& interface) {
-  files.text("ports/1/state", "4: ACTIVE");
-  files.text("ports/1/phys_state", "5: LinkUp");
+void add_gids(Files& files, const nic::GidTable& gids) {
+  for (std::size_t index = 0; index < gids.size(); ++index) {
+    const wire::Address& gid = gids[index];
+    files.text(fmt::format("ports/1/gids/{}", index), gid_text(gid));
+    if (gid.is_zero()) continue;
+    files.text(fmt::format("ports/1/gid_attrs/types/{}", index), "RoCE v2");
+    if (const auto local = link::find_local(gid))
+      files.text(fmt::format("ports/1/gid_attrs/ndevs/{}", index), local->interface);
+  }
+}
+
+void add_port(Files& files, const nic::PortReport& port) {
+  files.text("ports/1/state", port.state.up ? "4: ACTIVE" : "1: DOWN");
+  files.text("ports/1/phys_state", port.state.up ? "5: LinkUp" : "3: Disabled");
   files.text("ports/1/link_layer", "Ethernet");
   files.text("ports/1/rate", kRate);
   files.text("ports/1/lid", "0x0");
@@ -78,9 +91,9 @@ void add_port(Files& files, const Device& device, const std::string& interface) 
   files.text("ports/1/sm_sl", "0");
   files.text("ports/1/cap_mask", fmt::format("0x{:08x}", IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS));
   files.text("ports/1/pkeys/0", fmt::format("0x{:04x}", kDefaultPkey));
-  files.text("ports/1/gids/0", gid_text(device.config.address));
-  files.text("ports/1/gid_attrs/types/0", "RoCE v2");
-  if (!interface.empty()) files.text("ports/1/gid_attrs/ndevs/0", interface);
+  add_gids(files, port.state.gids);
+  for (const auto& [name, count] : counter_files(port))
+    files.text(fmt::format("ports/1/{}", name), std::to_string(count));
 }
 
 std::vector<DeviceFile> class_files(const Device& device, const std::string& interface) {
@@ -91,7 +104,6 @@ std::vector<DeviceFile> class_files(const Device& device, const std::string& int
   files.text("node_desc", "Verbena software RoCE v2");
   files.text("fw_ver", kFirmwareVersion);
   files.text("hw_rev", "0");
-  add_port(files, device, interface);
 
   const Processors processors = all_processors();
   files.text("device/numa_node", "-1");  // no node is nearer than another
@@ -114,9 +126,7 @@ std::vector<DeviceFile> verbs_files(const Device& device) {
   return files.take();
 }
 
-}  // namespace
-
-std::vector<DeviceFile> files_of(const Device& device) {
+std::vector<DeviceFile> fixed_files_of(const Device& device) {
   std::vector<DeviceFile> files = class_files(device, device.config.interface);
   std::ranges::move(verbs_files(device), std::back_inserter(files));
   files.push_back({fmt::format("{}/abi_version", kVerbsRoot), Kind::kText, "6\n"});
@@ -125,12 +135,31 @@ std::vector<DeviceFile> files_of(const Device& device) {
   return files;
 }
 
+}  // namespace
+
+std::vector<DeviceFile> files_of(const Device& device) {
+  std::vector<DeviceFile> files = fixed_files_of(device);
+  std::ranges::move(live_files_of(device), std::back_inserter(files));
+  return files;
+}
+
+std::string live_folder(const Device& device) {
+  return fmt::format("{}/ports/1", device.ibdev_path);
+}
+
+std::vector<DeviceFile> live_files_of(const Device& device) {
+  Files files(device.ibdev_path);
+  add_port(files, device.host->port(device.config.address));
+  return files.take();
+}
+
 std::optional<std::string> read_device_file(std::string_view path) {
   const auto ours = devices();
   if (!ours) return std::nullopt;
   for (const Device* device : *ours) {
     if (!path.starts_with(device->ibdev_path) && !path.starts_with(device->dev_path)) continue;
-    const std::vector<DeviceFile> files = files_of(*device);
+    const bool live = path.starts_with(live_folder(*device));
+    const std::vector<DeviceFile> files = live ? live_files_of(*device) : fixed_files_of(*device);
     const auto found = std::ranges::find(files, path, &DeviceFile::path);
     if (found != files.end() && found->kind == Kind::kText) return found->content;
   }

@@ -27,6 +27,12 @@ struct DeviceFile {
 /// All files of a device; folders that have files in them are not listed.
 [[nodiscard]] std::vector<DeviceFile> files_of(const Device& device);
 
+/// Where those files of a device lie that tell of it while it runs: the port's state, GIDs and
+/// counters.
+[[nodiscard]] std::string live_folder(const Device& device);
+/// Those files as they are now; what is not among them any more is gone.
+[[nodiscard]] std::vector<DeviceFile> live_files_of(const Device& device);
+
 /// The text of the file at `path` when it is one of ours (a path as it is written above, without
 /// links).
 [[nodiscard]] std::optional<std::string> read_device_file(std::string_view path);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +17,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/log.h"
 #include "compat/device_files.h"
@@ -189,10 +191,56 @@ bool is_ours(std::string_view path) {
   return false;
 }
 
+/// Writes a file in one move, so that who reads it meanwhile has the old text or the new.
+void renew_file(const fs::path& path, const std::string& content) {
+  const fs::path next = path.native() + ".new";
+  fs::create_directories(path.parent_path());
+  std::ofstream(next) << content;
+  fs::rename(next, path);
+}
+
+bool is_at_or_below(std::string_view path, std::string_view folder) {
+  return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
+}
+
+/// Of the files that tell of a running device, brings those up to date that `path` names: itself,
+/// or what lies below it.
+void renew_live_files(const Device& device, const std::string& root, std::string_view path) {
+  if (!is_at_or_below(path, live_folder(device))) return;
+  const std::vector<DeviceFile> files = live_files_of(device);
+  for (const DeviceFile& file : files) {
+    if (is_at_or_below(file.path, path)) renew_file(root + file.path, file.content);
+  }
+  // The entries of a GID that was deleted.
+  std::vector<fs::path> gone;
+  std::error_code error;
+  const std::string at = root + std::string(path);
+  if (fs::is_regular_file(at, error)) gone.emplace_back(at);
+  for (fs::recursive_directory_iterator entry(at, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->is_regular_file(error)) gone.push_back(entry->path());
+  }
+  std::erase_if(gone, [&](const fs::path& there) {
+    return std::ranges::any_of(files, [&](const auto& file) { return root + file.path == there; });
+  });
+  for (const fs::path& file : gone) fs::remove(file, error);
+}
+
+void renew(std::string_view path) {
+  while (path.ends_with('/')) path.remove_suffix(1);
+  const auto ours = devices();
+  if (!ours) return;
+  Tree& mine = tree();
+  const std::scoped_lock lock(mine.lock);
+  const real::Unredirected guard;
+  for (const Device* device : *ours) renew_live_files(*device, mine.root, path);
+}
+
 const char* redirect_or_throw(const char* path, PathRoom& room) {
   if (!is_ours(path)) return path;
   const char* const root = root_of_tree();
   if (root == nullptr) return path;
+  renew(path);
   const int size = std::snprintf(room.text, sizeof room.text, "%s%s", root, path);
   return size > 0 && static_cast<std::size_t>(size) < sizeof room.text ? room.text : path;
 }

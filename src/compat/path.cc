@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compat/path.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "compat/query.h"
@@ -29,12 +28,12 @@ Result<wire::Path> to_path(const nic::Nic& nic, const ibv_ah_attr& attr, std::ui
     return fail(std::errc::invalid_argument, "RoCE needs a GRH: is_global is 0");
   if (attr.port_num != kPort)
     return fail(std::errc::invalid_argument, "the device has port 1 only");
-  const auto gids = nic.gids();
-  if (attr.grh.sgid_index >= gids.size() || gids[attr.grh.sgid_index].gid.is_zero()) {
+  const nic::GidTable gids = nic.port().gids;
+  if (attr.grh.sgid_index >= gids.size() || gids[attr.grh.sgid_index].is_zero()) {
     return fail(std::errc::invalid_argument, "no such source GID in the table");
   }
   wire::Path path;
-  path.source = gids[attr.grh.sgid_index].gid;
+  path.source = gids[attr.grh.sgid_index];
   std::memcpy(path.destination.gid.data(), attr.grh.dgid.raw, sizeof attr.grh.dgid.raw);
   if (path.destination.is_zero())
     return fail(std::errc::invalid_argument, "the destination GID is zero");
@@ -53,9 +52,8 @@ Result<wire::Path> to_path(const nic::Nic& nic, const ibv_ah_attr& attr, std::ui
 ibv_ah_attr from_path(const nic::Nic& nic, const wire::Path& path) {
   ibv_ah_attr attr{};
   if (path.destination.is_zero()) return attr;  // none was set
-  const auto gids = nic.gids();
-  const auto source = std::ranges::find(gids, path.source, &nic::GidEntry::gid);
-  attr.grh.sgid_index = static_cast<std::uint8_t>(source != gids.end() ? source - gids.begin() : 0);
+  const auto source = nic::index_of(nic.port().gids, path.source);
+  attr.grh.sgid_index = static_cast<std::uint8_t>(source.value_or(0));
   std::memcpy(attr.grh.dgid.raw, path.destination.gid.data(), sizeof attr.grh.dgid.raw);
   attr.grh.flow_label = path.flow_label;
   attr.grh.hop_limit = path.hop_limit;

@@ -11,6 +11,7 @@
 #include "compat/errno.h"
 #include "compat/objects.h"
 #include "compat/real.h"
+#include "link/local_address.h"
 
 namespace verbena::compat {
 namespace {
@@ -56,39 +57,38 @@ ibv_device_attr describe_device(const nic::NicConfig& config) {
 }
 
 ibv_port_attr describe_port(const nic::Nic& nic) {
+  const nic::PortState port = nic.port();
   ibv_port_attr attr{};
-  attr.state = IBV_PORT_ACTIVE;
+  attr.state = port.up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attr.max_mtu = IBV_MTU_4096;
   attr.active_mtu = to_mtu(nic.config().max_mtu);
-  attr.gid_tbl_len = static_cast<int>(nic.gids().size());
+  attr.gid_tbl_len = static_cast<int>(port.gids.size());
   attr.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
   attr.max_msg_sz = kMaxMessage;
   attr.pkey_tbl_len = kPkeyTableLength;
   attr.max_vl_num = 1;
   attr.active_width = kWidth4x;
   attr.active_speed = kSpeedQdr;
-  attr.phys_state = kLinkUp;
+  attr.phys_state = port.up ? kLinkUp : kLinkDisabled;
   attr.link_layer = IBV_LINK_LAYER_ETHERNET;
   return attr;
 }
 
-Result<const nic::GidEntry*> gid_entry(ibv_context* context, std::uint32_t port,
-                                       std::uint64_t index) {
+Result<wire::Address> gid_entry(ibv_context* context, std::uint32_t port, std::uint64_t index) {
   Context& ours = *VERBENA_TRY(alive(context));
   if (port != kPort) return fail(std::errc::invalid_argument, "the device has port 1 only");
-  const auto gids = ours.nic->gids();
-  if (index >= gids.size())
+  if (index >= nic::kGids)
     return fail(std::errc::invalid_argument, "no such entry in the GID table");
-  return &gids[index];
+  return ours.nic->port().gids[index];
 }
 
-ibv_gid_entry describe_gid(const nic::GidEntry& gid, std::uint32_t index) {
+ibv_gid_entry describe_gid(const wire::Address& gid, std::uint32_t index) {
   ibv_gid_entry entry{};
-  std::memcpy(entry.gid.raw, gid.gid.gid.data(), sizeof entry.gid.raw);
+  std::memcpy(entry.gid.raw, gid.gid.data(), sizeof entry.gid.raw);
   entry.gid_index = index;
   entry.port_num = kPort;
   entry.gid_type = IBV_GID_TYPE_ROCE_V2;
-  entry.ndev_ifindex = gid.interface_index;
+  if (const auto local = link::find_local(gid)) entry.ndev_ifindex = local->index;
   return entry;
 }
 
@@ -103,10 +103,10 @@ void write_sized(void* to, std::size_t size, const T& from) {
 Result<void> query_gid_ex(ibv_context* context, std::uint32_t port, std::uint32_t index,
                           ibv_gid_entry* entry, std::uint32_t flags, std::size_t size) {
   if (flags != 0) return fail(std::errc::invalid_argument, "no flags are defined");
-  const nic::GidEntry* gid = VERBENA_TRY(gid_entry(context, port, index));
+  const wire::Address gid = VERBENA_TRY(gid_entry(context, port, index));
   // An entry that is empty is nothing to be told about (ibv_query_gid_ex(3)).
-  if (gid->gid.is_zero()) return fail(std::errc::no_message_available);
-  write_sized(entry, size, describe_gid(*gid, index));
+  if (gid.is_zero()) return fail(std::errc::no_message_available);
+  write_sized(entry, size, describe_gid(gid, index));
   return {};
 }
 
@@ -185,9 +185,9 @@ VERBENA_EXPORT int ibv_query_gid(ibv_context* context, uint8_t port_num, int ind
     return real::call<"ibv_query_gid">(&ibv_query_gid, context, port_num, index, gid);
   return minus_one_of("ibv_query_gid", [&]() -> Result<void> {
     // A negative index becomes a large one, which is not in the table either.
-    const nic::GidEntry* entry =
+    const wire::Address entry =
         VERBENA_TRY(gid_entry(context, port_num, static_cast<std::uint64_t>(index)));
-    std::memcpy(gid->raw, entry->gid.gid.data(), sizeof gid->raw);
+    std::memcpy(gid->raw, entry.gid.data(), sizeof gid->raw);
     return {};
   });
 }
@@ -215,10 +215,10 @@ _ibv_query_gid_table(  // NOLINT(bugprone-reserved-identifier,readability-identi
   }
   if (is_dead(Context::of(context).generation)) return -EIO;
   if (flags != 0 || entry_size == 0) return -EINVAL;
-  const auto gids = Context::of(context).nic->gids();
+  const nic::GidTable gids = Context::of(context).nic->port().gids;
   std::size_t written = 0;
   for (std::uint32_t index = 0; index < gids.size(); ++index) {
-    if (gids[index].gid.is_zero()) continue;
+    if (gids[index].is_zero()) continue;
     if (written == max_entries) return -EINVAL;  // the table does not fit (ibv_query_gid_table(3))
     auto* to = reinterpret_cast<std::byte*>(entries) + written * entry_size;
     write_sized(to, entry_size, describe_gid(gids[index], index));

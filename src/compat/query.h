@@ -28,6 +28,7 @@ inline constexpr std::uint8_t kWidth4x = 2;
 inline constexpr std::uint8_t kSpeedQdr = 4;
 inline constexpr std::string_view kRate = "40 Gb/sec (4X QDR)";
 inline constexpr std::uint8_t kLinkUp = 5;
+inline constexpr std::uint8_t kLinkDisabled = 3;
 
 /// The largest path MTU that fits into so many bytes.
 [[nodiscard]] ibv_mtu to_mtu(std::uint32_t bytes);

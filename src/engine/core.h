@@ -12,15 +12,16 @@ namespace verbena::engine {
 
 /// What the queue pairs of one engine share.
 struct Core {
-  Core(const EngineConfig& settings, MemoryLookup& lookup)
+  Core(const EngineConfig& settings, MemoryLookup& lookup, Counters& counts)
       : config(settings),
         memory(lookup),
+        counters(counts),
         windows(settings.window_initial, settings.window_min, settings.window_max),
         incoming(settings.window_initial, settings.window_min, settings.window_max) {}
 
   EngineConfig config;
   MemoryLookup& memory;
-  Counters counters{};
+  Counters& counters;
   WindowTable windows;  ///< what we send, by receiver
   Window incoming;      ///< READ responses that we asked for: they meet in our own socket
 };

@@ -72,7 +72,7 @@ Status Datagram::send(TrainBatch& batch, SendWqe& wqe) {
   train.segment_size = core_.config.port_mtu;
   train.payload_size = wqe.length;
   train.gather = pieces;
-  core_.counters.bytes_sent += wqe.length;
+  qp_.count(&Counters::bytes_sent, wqe.length);
   next_psn_ = psn_add(next_psn_, 1);
   ++cursor_;
   return Status::kSuccess;
@@ -114,22 +114,22 @@ void Datagram::flush_sends() {
 void Datagram::handle(const wire::Packet& packet, const wire::Segment& segment) {
   const bool grh = !mutant(Mutant::kGrhMissing);
   if (packet.deth.qkey != qp_.attributes().qkey && !mutant(Mutant::kQkeyIgnored)) {
-    ++core_.counters.wrong_qkey;
+    qp_.count(&Counters::wrong_qkey);
     return;
   }
   if (packet.payload.size() > core_.config.port_mtu) {
-    ++core_.counters.oversized_datagrams;
+    qp_.count(&Counters::oversized_datagrams);
     return;
   }
   ReceiveSource& receives = *qp_.config().receives;
   const std::size_t total = wire::Grh::kSize + packet.payload.size();
   const auto room = receives.next_length();
   if (!room) {
-    ++core_.counters.no_receive;
+    qp_.count(&Counters::no_receive);
     return;
   }
   if (total > *room) {
-    ++core_.counters.oversized_datagrams;
+    qp_.count(&Counters::oversized_datagrams);
     return;
   }
   if (!receives.take(receive_)) return;
@@ -147,7 +147,7 @@ void Datagram::handle(const wire::Packet& packet, const wire::Segment& segment) 
     qp_.raise(EventKind::kFatal);
     return qp_.enter_error(false);
   }
-  core_.counters.bytes_received += packet.payload.size();
+  qp_.count(&Counters::bytes_received, packet.payload.size());
   completion.opcode = CompletionOpcode::kReceive;
   completion.byte_count = static_cast<std::uint32_t>(total);
   completion.immediate_or_key = packet.immediate.value;

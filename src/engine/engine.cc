@@ -58,8 +58,8 @@ constexpr std::size_t kBatchTrains = 64;
 }  // namespace
 
 struct Engine::Impl {
-  Impl(const EngineConfig& config, MemoryLookup& memory)
-      : core(config, memory),
+  Impl(const EngineConfig& config, MemoryLookup& memory, Counters& counters)
+      : core(config, memory, counters),
         table(std::bit_ceil(std::max(config.max_qp, 2u))),
         ready(table.size(), &QueuePair::Hooks::ready),
         held(table.size(), &QueuePair::Hooks::held),
@@ -109,8 +109,8 @@ struct Engine::Impl {
   std::vector<ConstBytes> gather;
 };
 
-Engine::Engine(const EngineConfig& config, MemoryLookup& memory)
-    : impl_(std::make_unique<Impl>(config, memory)) {}
+Engine::Engine(const EngineConfig& config, MemoryLookup& memory, Counters& counters)
+    : impl_(std::make_unique<Impl>(config, memory, counters)) {}
 Engine::~Engine() = default;
 
 // --- Queue pairs
@@ -226,14 +226,15 @@ std::size_t Engine::poll_transmit(Time now, std::span<wire::Train> trains, Acks 
   for (std::size_t turns = impl.ready.size(); turns > 0 && !batch.full(); --turns) {
     impl.fill(batch, impl.ready.pop(), now, acks == Acks::kHold);
   }
-  for (const wire::Train& train : trains.first(batch.size()))
-    impl.core.counters.packets_sent += train.count;
   return batch.size();
 }
 
 void Engine::Impl::fill(TrainBatch& batch, QueuePair& qp, Time now, bool hold) {
   const std::size_t before = batch.size();
   const Fill result = qp.fill(batch, now, hold);
+  std::uint64_t packets = 0;
+  for (const wire::Train& train : batch.since(before)) packets += train.count;
+  qp.count(&Counters::packets_sent, packets);
   if (!qp.connected() && batch.size() != before) unconfirmed.push(qp);
   if (const auto deadline = qp.deadline()) timers.update(qp, *deadline);
   if (qp.eventful()) eventful.push(qp);
@@ -264,5 +265,6 @@ std::optional<Event> Engine::poll_event() {
 }
 
 const Counters& Engine::counters() const { return impl_->core.counters; }
+const Counters& Engine::counters(const QueuePair& qp) const { return qp.counters(); }
 
 }  // namespace verbena::engine

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
+#include "engine/counters.h"
 #include "engine/memory.h"
 #include "engine/qp_state.h"
 #include "engine/receive_queue.h"
@@ -49,33 +50,6 @@ struct Event {
   std::uint32_t qp_number = 0;
 };
 
-/// What was dropped, repeated or refused, and why; counts only grow.
-struct Counters {
-  std::uint64_t packets_sent = 0;
-  std::uint64_t packets_received = 0;
-  std::uint64_t bytes_sent = 0;      ///< payload
-  std::uint64_t bytes_received = 0;  ///< payload of accepted packets
-  std::uint64_t malformed = 0;
-  std::uint64_t unknown_qp = 0;
-  std::uint64_t wrong_transport = 0;  ///< opcode does not fit the queue pair's type
-  std::uint64_t wrong_state = 0;
-  std::uint64_t wrong_pkey = 0;
-  std::uint64_t wrong_qkey = 0;
-  std::uint64_t wrong_source = 0;  ///< connected queue pair, packet from another address
-  std::uint64_t oversized_datagrams = 0;
-  std::uint64_t no_receive = 0;  ///< UD without a receive
-  std::uint64_t duplicates = 0;
-  std::uint64_t out_of_sequence = 0;
-  std::uint64_t ghost_responses = 0;
-  std::uint64_t retransmitted = 0;  ///< packets sent again
-  std::uint64_t timeouts = 0;
-  std::uint64_t acks_sent = 0;
-  std::uint64_t naks_sent = 0;
-  std::uint64_t naks_received = 0;
-  std::uint64_t rnr_naks_sent = 0;
-  std::uint64_t rnr_naks_received = 0;
-};
-
 struct EngineConfig {
   std::uint32_t max_qp = 1024;
   std::uint32_t max_pieces = 32;  ///< gather entries of any request
@@ -100,8 +74,8 @@ enum class Acks : std::uint8_t { kHold, kSend };
 /// it is empty, and poll_timeout for when to call handle_timeout.
 class Engine {
  public:
-  /// `memory` outlives the engine.
-  Engine(const EngineConfig& config, MemoryLookup& memory);
+  /// `memory` and `counters`, into which the engine counts, outlive it.
+  Engine(const EngineConfig& config, MemoryLookup& memory, Counters& counters);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -137,6 +111,7 @@ class Engine {
   [[nodiscard]] std::optional<Event> poll_event();
 
   [[nodiscard]] const Counters& counters() const;
+  [[nodiscard]] const Counters& counters(const QueuePair& qp) const;
 
  private:
   struct Impl;

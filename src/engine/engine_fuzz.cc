@@ -164,7 +164,8 @@ class Victim {
   wire::Address peer_ = wire::Address::from_ipv4(0x7F000002);
   std::vector<std::byte> memory_ = std::vector<std::byte>(kRegion + 2 * kGuard, kCanary);
   KeyTable keys_{16, 1};
-  Engine engine_{EngineConfig{.max_qp = 2, .max_pieces = 4}, keys_};
+  Counters counters_;
+  Engine engine_{EngineConfig{.max_qp = 2, .max_pieces = 4}, keys_, counters_};
   std::uint32_t key_ = 0;
   SendQueue rc_sends_{16, 4, 0};
   SendQueue ud_sends_{16, 4, 0};

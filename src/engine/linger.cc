@@ -66,6 +66,7 @@ void Linger::fill(TrainBatch& batch, Counters& counters) {
     train.head.bth.psn = psn_add(entry.expected_psn, wire::kMask24);
     train.head.aeth.msn = entry.msn;
     ++counters.acks_sent;
+    ++counters.packets_sent;
   }
 }
 

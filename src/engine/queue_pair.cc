@@ -183,28 +183,28 @@ void QueuePair::posted() {
 // --- Packets and time
 
 bool QueuePair::admissible(const wire::Packet& packet, const wire::Segment& segment) {
-  Counters& counters = core_.counters;
   const wire::Transport transport = connected() ? wire::Transport::kRc : wire::Transport::kUd;
   if (packet.info().transport != transport) {
-    ++counters.wrong_transport;
+    count(&Counters::wrong_transport);
     return false;
   }
   if (!receives_in(state())) {
-    ++counters.wrong_state;
+    count(&Counters::wrong_state);
     return false;
   }
   if ((packet.bth.pkey & kPkeyNumber) != kPkeyNumber) {
-    ++counters.wrong_pkey;
+    count(&Counters::wrong_pkey);
     return false;
   }
   if (connected() && segment.path.source != attributes_.path.destination) {
-    ++counters.wrong_source;
+    count(&Counters::wrong_source);
     return false;
   }
   return true;
 }
 
 void QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment, Time now) {
+  ++counters_.packets_received;  // the engine has counted it already
   if (!admissible(packet, segment)) return;
   if (!connected()) {
     datagram_.handle(packet, segment);
@@ -216,7 +216,7 @@ void QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment,
     if (is_request(packet.info().operation)) {
       responder_.handle_request(packet, now);
     } else if (state() == QpState::kRtr) {
-      ++core_.counters.ghost_responses;
+      count(&Counters::ghost_responses);
     } else {
       requester_.handle_response(packet, now);
     }
@@ -265,10 +265,17 @@ void QueuePair::note_drained() {
 // --- What the halves report
 
 void QueuePair::complete_send(const Completion& completion) {
+  if (completion.status != Status::kSuccess) {
+    count(failure_counter(completion.status));
+  } else if (completion.opcode == CompletionOpcode::kSend) {
+    count(&Counters::sends_completed);
+  }
   if (!config_.send_completions->complete(completion)) overrun_ = true;
 }
 
 void QueuePair::complete_receive(const Completion& completion) {
+  count(completion.status == Status::kSuccess ? &Counters::receives_completed
+                                              : failure_counter(completion.status));
   if (!config_.receive_completions->complete(completion)) overrun_ = true;
 }
 

@@ -56,6 +56,12 @@ class QueuePair {
   void enter_send_queue_error();
   void complete_send(const Completion& completion);
   void complete_receive(const Completion& completion);
+  /// Counts for the queue pair and for its engine.
+  void count(Counter Counters::* counter, std::uint64_t more = 1) {
+    (core_.counters.*counter).add(more);
+    (counters_.*counter).add(more);
+  }
+  [[nodiscard]] const Counters& counters() const { return counters_; }
   void raise(EventKind kind) { events_ |= 1u << static_cast<unsigned>(kind); }
   [[nodiscard]] std::optional<EventKind> take_event();
   [[nodiscard]] bool eventful() const { return events_ != 0; }
@@ -92,6 +98,7 @@ class QueuePair {
   QpAttributes attributes_{};
   std::atomic<QpState> state_{
       QpState::kReset};  ///< of attributes_, for those who do not hold the shard
+  Counters counters_{};
   std::uint32_t events_ = 0;
   bool established_ = false;   ///< COMM_EST was raised
   bool drain_notify_ = false;  ///< SQ_DRAINED is due

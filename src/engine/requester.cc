@@ -167,7 +167,7 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
   const std::uint32_t charge = count * packet_cost(wqe);
   window_->charge(charge);
   outgoing_charge_ += charge;
-  core_.counters.bytes_sent += size;
+  qp_.count(&Counters::bytes_sent, size);
   advance_cursor(wqe, count, now);
   return Fill::kMore;
 }
@@ -252,7 +252,7 @@ Fill Requester::send_atomic(TrainBatch& batch, SendWqe& wqe, Time now) {
 void Requester::advance_cursor(const SendWqe& wqe, std::uint32_t packets, Time now) {
   const std::int32_t repeated = psn_distance(high_psn_, cursor_psn_);
   if (repeated > 0)
-    core_.counters.retransmitted += std::min(static_cast<std::uint32_t>(repeated), packets);
+    qp_.count(&Counters::retransmitted, std::min(static_cast<std::uint32_t>(repeated), packets));
   cursor_psn_ = psn_add(cursor_psn_, packets);
   if (psn_distance(cursor_psn_, high_psn_) > 0) high_psn_ = cursor_psn_;
   if (cursor_psn_ == psn_add(wqe.first_psn, wqe.psn_count)) ++cursor_;
@@ -301,7 +301,7 @@ void Requester::handle_timeout(Time now) {
   if (!ack_deadline_ || now < *ack_deadline_) return;
   ack_deadline_.reset();
   if (!under_way()) return;
-  ++core_.counters.timeouts;
+  qp_.count(&Counters::timeouts);
   suspect_path();
   if (!mutant(Mutant::kRetryForever)) {
     if (retries_left_ == 0) return fail_oldest(Status::kRetryExceeded);

@@ -45,7 +45,7 @@ void Requester::handle_response(const wire::Packet& packet, Time now) {
   const std::uint32_t psn = packet.bth.psn;
   if (psn_distance(psn, unacked_psn_) < 0 ||
       (psn_distance(psn, high_psn_) >= 0 && !mutant(Mutant::kGhostAckAccepted))) {
-    ++core_.counters.ghost_responses;
+    qp_.count(&Counters::ghost_responses);
     return;
   }
   if (mutant(Mutant::kGhostAckAccepted) && psn_distance(psn, high_psn_) >= 0) {
@@ -54,7 +54,7 @@ void Requester::handle_response(const wire::Packet& packet, Time now) {
   }
   using wire::Operation;
   if (!known_syndrome(packet)) {
-    ++core_.counters.malformed;
+    qp_.count(&Counters::malformed);
     return;
   }
   switch (packet.info().operation) {
@@ -79,15 +79,15 @@ void Requester::handle_acknowledge(const wire::Packet& packet, Time now) {
 }
 
 void Requester::handle_nak(const wire::Packet& packet, Time now) {
-  ++core_.counters.naks_received;
-  if (!acknowledge_before(packet.bth.psn, now)) return recover();
   const auto code = static_cast<wire::NakCode>(packet.aeth.value);
+  qp_.count(received_nak_counter(code));
+  if (!acknowledge_before(packet.bth.psn, now)) return recover();
   if (code == wire::NakCode::kSequenceError) return recover();
   fail_oldest(status_of(code));
 }
 
 void Requester::handle_rnr_nak(const wire::Packet& packet, Time now) {
-  ++core_.counters.rnr_naks_received;
+  qp_.count(&Counters::rnr_naks_received);
   if (!acknowledge_before(packet.bth.psn, now)) return recover();
   if (rnr_until_) return;  // a repetition of the one that we wait for already
   if (mutant(Mutant::kRnrConsumesRetry)) {
@@ -124,7 +124,7 @@ void Requester::handle_read_response(const wire::Packet& packet, Time now) {
   if (!scatter(core_.memory, wqe.request.pieces, offset, packet.payload, qp_.config().pd)) {
     return fail_oldest(Status::kLocalProtectionError);
   }
-  core_.counters.bytes_received += packet.payload.size();
+  qp_.count(&Counters::bytes_received, packet.payload.size());
   pass(wqe, psn_add(unacked_psn_, 1), now);
 }
 

@@ -63,12 +63,12 @@ void Responder::handle_request(const wire::Packet& packet, Time) {
           ? static_cast<std::int32_t>(packet.bth.psn) - static_cast<std::int32_t>(expected_psn_)
           : psn_distance(packet.bth.psn, expected_psn_);
   if (distance < 0) {
-    ++core_.counters.duplicates;
+    qp_.count(&Counters::duplicates);
     return handle_duplicate(packet);
   }
   if (distance > 0) {
     // One NAK with the expected PSN, then silence until it arrives.
-    ++core_.counters.out_of_sequence;
+    qp_.count(&Counters::out_of_sequence);
     if ((nak_sent_ && !mutant(Mutant::kNakRepeats)) || mutant(Mutant::kNoNak)) return;
     nak_sent_ = true;
     answer_nak(wire::Aeth::Kind::kNak, static_cast<std::uint8_t>(wire::NakCode::kSequenceError),
@@ -388,7 +388,6 @@ bool Responder::take_receive() {
     receive_taken_ = true;
     return true;
   }
-  ++core_.counters.rnr_naks_sent;
   nak_sent_ = true;
   answer_nak(wire::Aeth::Kind::kRnrNak, qp_.attributes().min_rnr_timer, expected_psn_);
   return false;
@@ -397,7 +396,7 @@ bool Responder::take_receive() {
 /// Common to the packets of SENDs and WRITEs that were executed.
 void Responder::finish_packet(const wire::Packet& packet, std::uint32_t psns) {
   if (ends(packet.info().place)) msn_ = (msn_ + 1) & wire::kMask24;
-  core_.counters.bytes_received += packet.payload.size();
+  qp_.count(&Counters::bytes_received, packet.payload.size());
   expected_psn_ = psn_add(expected_psn_, psns);
   if (packet.bth.ack_request) answer_acknowledge();
 }

@@ -86,10 +86,12 @@ void Responder::send_simple(TrainBatch& batch, const Answer& answer) {
       atomic ? wire::Aeth{.msn = answer.msn}
              : wire::Aeth{.kind = answer.aeth_kind, .value = answer.aeth_value, .msn = answer.msn};
   train.head.atomic_ack_eth.original = answer.original;
-  if (answer.kind == Answer::Kind::kNak) {
-    ++core_.counters.naks_sent;
+  if (answer.kind != Answer::Kind::kNak) {
+    qp_.count(&Counters::acks_sent);
+  } else if (answer.aeth_kind == wire::Aeth::Kind::kRnrNak) {
+    qp_.count(&Counters::rnr_naks_sent);
   } else {
-    ++core_.counters.acks_sent;
+    qp_.count(sent_nak_counter(static_cast<wire::NakCode>(answer.aeth_value)));
   }
 }
 
@@ -131,7 +133,7 @@ bool Responder::send_read(TrainBatch& batch, Answer& answer) {
   train.segment_size = mtu;
   train.payload_size = size;
   train.gather = pieces;
-  core_.counters.bytes_sent += size;
+  qp_.count(&Counters::bytes_sent, size);
   answer.psn = psn_add(answer.psn, count);
   return ends_here;
 }

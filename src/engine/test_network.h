@@ -52,7 +52,7 @@ class End {
   End(std::uint32_t address, std::uint32_t number, QpType type = QpType::kRc,
       EngineConfig config = {})
       : keys(64, address),
-        engine(config, keys),
+        engine(config, keys, counters),
         source(wire::Address::from_ipv4(address)),
         qpn(number) {
     key = keys.insert({.base = memory.data(),
@@ -93,6 +93,7 @@ class End {
 
   std::vector<std::byte> memory = std::vector<std::byte>(kMemory);
   KeyTable keys;
+  Counters counters;
   Engine engine;
   wire::Address source;
   std::uint32_t qpn;

@@ -23,6 +23,10 @@ class TrainBatch {
     return used_ == trains_.size() || gather_.size() - gathered_ < max_pieces_;
   }
   [[nodiscard]] std::size_t size() const { return used_; }
+  /// The trains from the one at `first` on.
+  [[nodiscard]] std::span<const wire::Train> since(std::size_t first) const {
+    return trains_.subspan(first, used_ - first);
+  }
 
   /// The next train, cleared. Not to be called when full().
   [[nodiscard]] wire::Train& next() {

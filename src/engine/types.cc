@@ -3,6 +3,15 @@
 
 namespace verbena::engine {
 
+std::string_view to_string(QpType type) {
+  switch (type) {
+    case QpType::kRc: return "RC";
+    case QpType::kUc: return "UC";
+    case QpType::kUd: return "UD";
+  }
+  return "unknown";
+}
+
 std::string_view to_string(QpState state) {
   switch (state) {
     case QpState::kReset: return "RESET";

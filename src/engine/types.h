@@ -67,6 +67,7 @@ enum Access : std::uint32_t {
   kZeroBased = 32,
 };
 
+[[nodiscard]] std::string_view to_string(QpType type);
 [[nodiscard]] std::string_view to_string(QpState state);
 [[nodiscard]] std::string_view to_string(Status status);
 [[nodiscard]] std::string_view to_string(SendOpcode opcode);

@@ -34,6 +34,8 @@ class CaptureLink final : public Link {
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
     return inner_->source_port();
   }
+  void report_ip_headers() override { inner_->report_ip_headers(); }
+  void refresh() override { inner_->refresh(); }
   [[nodiscard]] std::span<const int> descriptors() const override { return inner_->descriptors(); }
   void use_single_packets(const wire::Address& destination) override {
     inner_->use_single_packets(destination);

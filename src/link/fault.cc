@@ -18,11 +18,12 @@ bool has(const std::array<bool, kFaults>& decision, Fault fault) {
 
 }  // namespace
 
-FaultLink::FaultLink(std::unique_ptr<Link> inner, const FaultPlan& plan)
+FaultLink::FaultLink(std::unique_ptr<Link> inner, const FaultPlan& plan, Counter* drops)
     : inner_(std::move(inner)),
       delay_min_(plan.delay_min),
       delay_max_(std::max(plan.delay_min, plan.delay_max)),
       random_(plan.seed),
+      drops_(drops),
       batch_(kBatch),
       slots_(kMaxHeld),
       bytes_(kMaxHeld * kMaxHeldSize) {
@@ -110,7 +111,7 @@ void FaultLink::take(wire::Segment segment, Time now, std::span<wire::Segment> o
     decision[static_cast<std::size_t>(Fault::kDrop)] = true;
   }
   for (std::size_t i = 0; i < kFaults; ++i) counters_.faults[i] += decision[i] ? 1 : 0;
-  if (has(decision, Fault::kDrop)) return;
+  if (has(decision, Fault::kDrop)) return note_drop();
   if (has(decision, Fault::kMark)) segment.path.traffic_class |= kCongestionExperienced;
   // A duplicate is the datagram as it was: the two may differ, as on a network.
   if (has(decision, Fault::kDuplicate)) duplicate_ = segment;
@@ -120,7 +121,7 @@ void FaultLink::take(wire::Segment segment, Time now, std::span<wire::Segment> o
   const bool held = has(decision, Fault::kReorder) || has(decision, Fault::kDelay);
   if (corrupt || held) {
     Slot* const slot = copy(segment);
-    if (slot == nullptr) return;
+    if (slot == nullptr) return note_drop();
     if (corrupt) flip_a_bit(*slot);
     if (held) {
       hold(*slot, decision, now);

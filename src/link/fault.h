@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/counter.h"
 #include "base/random.h"
 #include "link/fault_plan.h"
 #include "link/link.h"
@@ -35,7 +36,8 @@ class FaultLink final : public Link {
     std::uint64_t overflows = 0;                  ///< dropped because too many were held back
   };
 
-  FaultLink(std::unique_ptr<Link> inner, const FaultPlan& plan);
+  /// What the plan drops is counted in `drops` too, if there is one; it outlives the link.
+  FaultLink(std::unique_ptr<Link> inner, const FaultPlan& plan, Counter* drops = nullptr);
 
   std::size_t send(std::span<const wire::Train> trains, Time now) override {
     return inner_->send(trains, now);
@@ -46,6 +48,7 @@ class FaultLink final : public Link {
     return inner_->source_port();
   }
   void report_ip_headers() override { inner_->report_ip_headers(); }
+  void refresh() override { inner_->refresh(); }
   [[nodiscard]] std::span<const int> descriptors() const override { return inner_->descriptors(); }
   void use_single_packets(const wire::Address& destination) override {
     inner_->use_single_packets(destination);
@@ -73,6 +76,9 @@ class FaultLink final : public Link {
   [[nodiscard]] Decision decide(const wire::Segment& segment);
   void take(wire::Segment segment, Time now, std::span<wire::Segment> out, std::size_t& filled);
   [[nodiscard]] Slot* copy(const wire::Segment& segment);
+  void note_drop() {
+    if (drops_ != nullptr) ++*drops_;
+  }
   void flip_a_bit(Slot& slot);
   void hold(Slot& slot, const Decision& decision, Time now);
   [[nodiscard]] Slot* next_due(Time now);
@@ -83,6 +89,7 @@ class FaultLink final : public Link {
   std::vector<Rule> rules_;
   Random random_;  ///< for which bit, how long, how far
   Counters counters_{};
+  Counter* drops_;
 
   std::vector<wire::Segment> batch_;  ///< from the inner link
   std::size_t batch_size_ = 0;

@@ -31,7 +31,7 @@ class FaultLinkTest : public ::testing::Test {
   void make(std::string_view plan) {
     auto inner = std::make_unique<ScriptedLink>();
     inner_ = inner.get();
-    link_ = std::make_unique<FaultLink>(std::move(inner), parse_fault_plan(plan).value());
+    link_ = std::make_unique<FaultLink>(std::move(inner), parse_fault_plan(plan).value(), &drops_);
     received_.clear();
   }
   void arrive(std::uint32_t first, std::uint32_t last) {
@@ -59,6 +59,7 @@ class FaultLinkTest : public ::testing::Test {
   }
 
   ScriptedLink* inner_ = nullptr;
+  Counter drops_;
   std::unique_ptr<FaultLink> link_;
   std::vector<std::vector<std::byte>> received_;
 };
@@ -228,6 +229,7 @@ TEST_F(FaultLinkTest, AFloodThatIsLostEndsTheCall) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(link_->receive(segments, kStart), 0U);
   EXPECT_TRUE(inner_->incoming.empty());
   EXPECT_EQ(count(Fault::kDrop), 10'000U);
+  EXPECT_EQ(drops_, 10'000U);
 }
 
 TEST_F(FaultLinkTest, StorageIsBounded) {
@@ -235,6 +237,7 @@ TEST_F(FaultLinkTest, StorageIsBounded) {
   arrive(1, FaultLink::kMaxHeld + 10);
   take_all(kStart);
   EXPECT_EQ(link_->counters().overflows, 10U);
+  EXPECT_EQ(drops_, 10U);
   take_all(kStart + 1ms);
   EXPECT_EQ(received_.size(), FaultLink::kMaxHeld);
   EXPECT_TRUE(std::ranges::is_sorted(numbers()));

@@ -55,6 +55,9 @@ class Link {
   /// From now on packets to `destination` leave one by one: whole sends seem to get lost on the way
   /// to it. For links that send several at once.
   virtual void use_single_packets(const wire::Address& /*destination*/) {}
+
+  /// The port's addresses may have changed: looks at them again.
+  virtual void refresh() {}
 };
 
 }  // namespace verbena::link

@@ -7,10 +7,14 @@ namespace verbena::nic {
 
 void AsyncEvents::raise(const AsyncEvent& event, EventLedger* ledger) {
   const std::scoped_lock lock(mutex_);
-  const bool waits = std::ranges::any_of(entries_, [&](const Entry& entry) {
+  const auto waiting = std::ranges::find_if(entries_, [&](const Entry& entry) {
     return entry.ledger == ledger && entry.event.kind == event.kind;
   });
-  if (waits) return;
+  if (waiting != entries_.end()) {
+    // The last event of the port tells how it is now.
+    if (ledger == nullptr) std::rotate(waiting, waiting + 1, entries_.end());
+    return;
+  }
   entries_.push_back(Entry{.event = event, .ledger = ledger});
   notifier_->signal();
 }

@@ -35,7 +35,8 @@ struct AsyncEvent {
 };
 
 /// The asynchronous events of a NIC that no program has taken yet. An event that already waits in
-/// the queue is not queued again, so there are never more than kinds times objects.
+/// the queue is not queued again, so there are never more than kinds times objects; one of the port
+/// moves to the end.
 /// Threads: all calls are safe from any thread; no other lock is taken inside but ledgers'.
 class AsyncEvents {
  public:

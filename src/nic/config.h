@@ -38,10 +38,4 @@ struct NicConfig {
   Icrc icrc = Icrc::kSolve;  ///< what to do about an IPv4 identification that a socket cannot see
 };
 
-/// An entry of the GID table; only RoCE v2 so far.
-struct GidEntry {
-  wire::Address gid{};
-  std::uint32_t interface_index = 0;
-};
-
 }  // namespace verbena::nic

@@ -38,6 +38,16 @@ TEST_F(EventsTest, ComeInOrderAndOnceWhileTheyWait) {
   EXPECT_EQ(static_cast<testing::TestNotifier&>(events.notifier()).count, 0);
 }
 
+TEST_F(EventsTest, TheLastOfThePortTellsHowItIs) {
+  events.raise({AsyncKind::kPortError, nullptr}, nullptr);
+  events.raise({AsyncKind::kPortActive, nullptr}, nullptr);
+  events.raise({AsyncKind::kPortError, nullptr}, nullptr);
+  EXPECT_EQ(static_cast<testing::TestNotifier&>(events.notifier()).count, 2);
+  EXPECT_EQ(events.take()->kind, AsyncKind::kPortActive);
+  EXPECT_EQ(events.take()->kind, AsyncKind::kPortError);
+  EXPECT_FALSE(events.take());
+}
+
 TEST_F(EventsTest, PurgeTakesOneObjectsEventsAndTheirSignals) {
   events.raise({AsyncKind::kQpFatal, &one}, &first);
   events.raise({AsyncKind::kCqError, &two}, &second);

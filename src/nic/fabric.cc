@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "base/log.h"
 #include "link/udp_socket.h"
 #include "nic/port_holder.h"
 
@@ -16,8 +17,7 @@ namespace {
 
 /// A held slot's buffer, if net.core.rmem_max lets it be so large.
 constexpr int kReceiveBuffer = 4 << 20;
-/// How long others may take to set an address up, or to leave it.
-constexpr int kLockAttempts = 1500;
+/// How long others may take to leave an address.
 constexpr int kLeaveAttempts = 150;
 /// How long processes are given to answer: little at first, since others may be quicker, then twice
 /// as much each time, since they may be waiting for a busy processor. Then they count as stopped.
@@ -27,76 +27,70 @@ constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 2'000'000};
 
 void pause() { sys::ppoll(nullptr, 0, &kPause); }
 
-/// Holds an address's set-up lock.
-Result<LedgerFd> lock_address(const wire::Address& address, ForkLedger& ledger) {
-  const std::string name = lock_name(address);
-  for (int i = 0; i < kLockAttempts; ++i) {
-    auto held = listen_at(name);
-    if (held) return LedgerFd(ledger, std::move(*held));
-    if (held.error().condition != std::errc::address_in_use)
-      return std::unexpected(std::move(held).error());
-    pause();
-  }
-  return fail(std::errc::timed_out,
-              fmt::format("{} has been setting up {} for {} s: is it stopped?",
-                          describe_process(listener_of(name)), wire::to_string(address),
-                          kLockAttempts * kPause.tv_nsec / 1'000'000'000));
-}
+struct Parts {
+  FabricDirectory directory;
+  SocketPool pool;
+};
 
 /// What asking all slots came to.
 struct Round {
-  std::optional<Invitation> invitation{};
+  std::optional<Parts> parts{};
   std::optional<Error> error{};
   pid_t silent = 0;  ///< a process that did not answer
 };
 
-Round ask_all(const wire::Address& address, std::chrono::milliseconds patience) {
+Result<Parts> ask_parts(Caller& caller, const wire::Address& address, ForkLedger& ledger) {
+  SocketPool pool = VERBENA_TRY(caller.pool(address));
+  sys::OwnedFd fd = VERBENA_TRY(caller.directory());
+  auto directory = VERBENA_TRY(FabricDirectory::open(ledger, std::move(fd)));
+  return Parts{.directory = std::move(directory), .pool = std::move(pool)};
+}
+
+/// Why a process that listens hands nothing over, unless it is just silent or not ours.
+std::optional<Error> refusal(const Caller& caller, const wire::Address& address) {
+  if (caller.outcome() == Caller::Outcome::kOwn)
+    return Error(std::errc::already_connected,
+                 fmt::format("this process is at {} already, through another host",
+                             wire::to_string(address)));
+  if (caller.outcome() == Caller::Outcome::kSkew)
+    return Error(std::errc::protocol_not_supported,
+                 fmt::format("{} is used by {} with another version of Verbena (fabric {}, ours is "
+                             "{}): stop it, or use the same version",
+                             wire::to_string(address), describe_process(caller.pid()),
+                             caller.version(), kFabricVersion));
+  return std::nullopt;
+}
+
+Round ask_all(const wire::Address& address, std::chrono::milliseconds patience,
+              ForkLedger& ledger) {
   Round round;
   std::set<pid_t> silent;
   for (std::size_t slot = 0; slot < kSlots; ++slot) {
     const std::string name = slot_name(address, slot);
     // A stopped process is waited for once, whatever number of slots it holds.
     if (!silent.empty() && silent.contains(listener_of(name))) continue;
-    Answer answer = ask(name, patience);
-    switch (answer.kind) {
-      case Answer::Kind::kNobody:
-      case Answer::Kind::kForeign: break;
-      case Answer::Kind::kSilent:
-        silent.insert(answer.pid);
-        round.silent = answer.pid;
-        break;
-      case Answer::Kind::kOwn:
-        round.error = Error(std::errc::already_connected,
-                            fmt::format("this process is at {} already, through another host",
-                                        wire::to_string(address)));
+    Caller caller(name, patience);
+    bool is_silent = caller.outcome() == Caller::Outcome::kSilent;
+    if (caller.outcome() == Caller::Outcome::kReady) {
+      auto parts = ask_parts(caller, address, ledger);
+      if (parts) {
+        round.error.reset();
+        round.parts.emplace(std::move(*parts));
         return round;
-      case Answer::Kind::kSkew:
-        round.error = Error(
-            std::errc::protocol_not_supported,
-            fmt::format("{} is used by {} with another version of Verbena (fabric {}, ours is "
-                        "{}): stop it, or use the same version",
-                        wire::to_string(address), describe_process(answer.pid), answer.version,
-                        kFabricVersion));
-        return round;
-      case Answer::Kind::kInvited: round.invitation = std::move(answer.invitation); return round;
+      }
+      is_silent = parts.error().condition == std::errc::timed_out;
+      // Another process may hand over what is right.
+      if (!is_silent && !round.error) round.error = std::move(parts).error();
+    } else if (auto refused = refusal(caller, address)) {
+      round.error = std::move(refused);
+      return round;
+    }
+    if (is_silent) {
+      silent.insert(caller.pid());
+      round.silent = caller.pid();
     }
   }
   return round;
-}
-
-struct Parts {
-  FabricDirectory directory;
-  SocketPool pool;
-};
-
-Result<Parts> accept_invitation(Invitation invitation, const wire::Address& address,
-                                ForkLedger& ledger) {
-  if (!is_pool(invitation.pool, address))
-    return fail(std::errc::bad_message,
-                fmt::format("what a process handed over is no pool of sockets at {}",
-                            wire::to_string(address)));
-  auto directory = VERBENA_TRY(FabricDirectory::open(ledger, std::move(invitation.directory)));
-  return Parts{.directory = std::move(directory), .pool = std::move(invitation.pool)};
 }
 
 Error in_use(const wire::Address& address, const std::optional<PortHolder>& holder, pid_t silent) {
@@ -117,12 +111,12 @@ Result<Parts> join_or_create(const wire::Address& address, ForkLedger& ledger) {
   pid_t silent = 0;
   auto patience = kFirstPatience;
   for (int i = 0; i < kLeaveAttempts; ++i) {
-    Round round = ask_all(address, patience);
+    Round round = ask_all(address, patience, ledger);
     if (round.error) return std::unexpected(std::move(*round.error));
-    if (round.invitation) return accept_invitation(std::move(*round.invitation), address, ledger);
+    if (round.parts) return std::move(*round.parts);
     const auto free = check_exclusive(address);
     if (free) {
-      auto directory = VERBENA_TRY(FabricDirectory::create(ledger));
+      auto directory = VERBENA_TRY(FabricDirectory::create(ledger, address));
       auto pool = VERBENA_TRY(create_pool(address));
       return Parts{.directory = std::move(directory), .pool = std::move(pool)};
     }
@@ -146,44 +140,66 @@ Result<Parts> join_or_create(const wire::Address& address, ForkLedger& ledger) {
 
 }  // namespace
 
-Result<Fabric::Joined> Fabric::join(const wire::Address& address, Watcher& watcher,
-                                    ForkLedger& ledger) {
-  const auto enter = [&](Parts parts) -> Result<Joined> {
-    auto fabric = std::make_shared<Fabric>(Token{}, address, watcher, ledger,
-                                           std::move(parts.directory), std::move(parts.pool));
-    Slot slot = VERBENA_TRY(fabric->take_slot());
-    return Joined{.fabric = std::move(fabric), .slot = std::move(slot)};
-  };
-  Round round = ask_all(address, kFirstPatience);
+Result<Fabric::Joined> Fabric::join(const wire::Address& address,
+                                    const Surroundings& surroundings) {
+  ForkLedger& ledger = surroundings.ledger;
+  // Once taken, it is held until the first slot's name is there for the next one to find.
+  LedgerFd lock;
+  Round round = ask_all(address, kFirstPatience, ledger);
   if (round.error) return std::unexpected(std::move(*round.error));
-  if (round.invitation)
-    return enter(VERBENA_TRY(accept_invitation(std::move(*round.invitation), address, ledger)));
-  // The lock is held until the first slot's name is there for the next one to find.
-  const LedgerFd lock = VERBENA_TRY(lock_address(address, ledger));
-  return enter(VERBENA_TRY(join_or_create(address, ledger)));
+  if (!round.parts) {
+    lock = LedgerFd(ledger, VERBENA_TRY(lock_address(address)));
+    round.parts.emplace(VERBENA_TRY(join_or_create(address, ledger)));
+  }
+  auto fabric =
+      std::make_shared<Fabric>(Token{}, address, surroundings, std::move(round.parts->directory),
+                               std::move(round.parts->pool));
+  VERBENA_TRY(fabric->open_reception());
+  Slot slot = VERBENA_TRY(fabric->take_slot());
+  fabric->look();  // who changed the port before the slot's name was there told nobody here
+  if (!fabric->missing().empty()) {
+    // Who adds a GID holds the lock until all whom it found have its sockets.
+    if (!lock) lock = LedgerFd(ledger, VERBENA_TRY(lock_address(address)));
+    fabric->fetch_missing();
+  }
+  return Joined{.fabric = std::move(fabric), .slot = std::move(slot)};
 }
 
-Fabric::Fabric(Token, const wire::Address& address, Watcher& watcher, ForkLedger& ledger,
+Fabric::Fabric(Token, const wire::Address& address, const Surroundings& surroundings,
                FabricDirectory directory, SocketPool pool)
-    : address_(address), watcher_(watcher), ledger_(ledger), directory_(std::move(directory)) {
-  for (std::size_t slot = 0; slot < kSlots; ++slot) {
-    pool_[slot] = pool[slot].get();
-    sockets_[slot] = LedgerFd(ledger, std::move(pool[slot]));
-  }
+    : address_(address),
+      surroundings_(surroundings),
+      directory_(std::move(directory)),
+      state_(directory_.port().value_or(PortState::of(address))) {
+  enter(address, std::move(pool));
 }
+
+Fabric::~Fabric() {
+  if (reception_) surroundings_.watcher.unwatch(reception_->descriptor());
+}
+
+Result<void> Fabric::open_reception() {
+  auto reception = VERBENA_TRY(Reception::create(surroundings_.ledger, *this));
+  VERBENA_TRY(surroundings_.watcher.watch(reception->descriptor(),
+                                          [raw = reception.get()] { raw->serve(); }));
+  reception_ = std::move(reception);
+  return {};
+}
+
+// --- Slots
 
 Result<Fabric::Slot> Fabric::take_slot() {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(slots_mutex_);
   const std::size_t first = directory_.next_slot();
   for (std::size_t i = 0; i < kSlots; ++i) {
     const std::size_t slot = (first + i) % kSlots;
-    if (listeners_[slot]) continue;
+    if (held_[slot]) continue;
     auto box = try_take(slot);
     if (!box) continue;
     directory_.set_next_slot(slot + 1);
     return Slot{
         .number = static_cast<std::uint8_t>(slot),
-        .socket = pool_[slot],
+        .counters = &directory_.counters(slot),
         .lease = std::shared_ptr<const void>(
             this, [self = shared_from_this(), slot](const void*) { self->give_back(slot); }),
         .box = std::move(box)};
@@ -192,36 +208,137 @@ Result<Fabric::Slot> Fabric::take_slot() {
               fmt::format("all {} places at {} are taken", kSlots, wire::to_string(address_)));
 }
 
-/// With the mutex held. Nothing when the slot cannot be had.
+/// With the slots' mutex held. Nothing when the slot cannot be had.
 std::unique_ptr<StrayBox> Fabric::try_take(std::size_t slot) {
   if (!directory_.lock(slot)) return nullptr;
   // The names may outlive their process in a forked child that does not know of us: leave the slot.
   auto listener = listen_at(slot_name(address_, slot));
-  auto box = StrayBox::open(address_, static_cast<std::uint8_t>(slot), directory_, ledger_);
-  if (!listener || !box) {
+  auto box = StrayBox::open(address_, static_cast<std::uint8_t>(slot), directory_,
+                            surroundings_.ledger);
+  if (!listener || !box || !reception_->open(slot, std::move(*listener))) {
     directory_.unlock(slot);
     return nullptr;
   }
-  listeners_[slot] = LedgerFd(ledger_, std::move(*listener));
-  const int fd = listeners_[slot].get();
-  const auto answer = [this, fd] { answer_all(fd, directory_.descriptor(), pool_); };
-  if (!watcher_.watch(fd, answer)) {
-    listeners_[slot].reset();
-    directory_.unlock(slot);
-    return nullptr;
+  directory_.begin_count(slot);
+  const std::scoped_lock lock(pools_mutex_);
+  held_[slot] = true;
+  for (const auto& pool : pools_) {
+    drain(pool->sockets[slot].get());
+    link::set_receive_buffer(pool->sockets[slot].get(), kReceiveBuffer);
   }
-  drain(pool_[slot]);
-  link::set_receive_buffer(pool_[slot], kReceiveBuffer);
   return std::move(*box);
 }
 
 void Fabric::give_back(std::size_t slot) {
-  if (ledger_.forked()) return;
-  const std::scoped_lock lock(mutex_);
-  watcher_.unwatch(listeners_[slot].get());
-  listeners_[slot].reset();
-  link::set_receive_buffer(pool_[slot], 0);
+  if (surroundings_.ledger.forked()) return;
+  const std::scoped_lock lock(slots_mutex_);
+  reception_->close(slot);
+  {
+    const std::scoped_lock pools_lock(pools_mutex_);
+    held_[slot] = false;
+    for (const auto& pool : pools_) link::set_receive_buffer(pool->sockets[slot].get(), 0);
+  }
   directory_.unlock(slot);
+}
+
+// --- The port
+
+PortState Fabric::port() const {
+  const std::scoped_lock lock(pools_mutex_);
+  PortState state = state_;
+  for (wire::Address& gid : state.gids) {
+    if (!find_pool(gid)) gid = {};
+  }
+  state.gids[0] = address_;
+  return state;
+}
+
+std::vector<link::AddressSwitch::Route> Fabric::routes(std::size_t slot) const {
+  const std::scoped_lock lock(pools_mutex_);
+  std::vector<link::AddressSwitch::Route> routes;
+  for (const auto& pool : pools_)
+    routes.push_back({.address = pool->gid, .socket = pool->sockets[slot].get(), .keep = pool});
+  return routes;
+}
+
+/// With the pools' mutex held.
+std::shared_ptr<const Fabric::Pool> Fabric::find_pool(const wire::Address& gid) const {
+  const auto found =
+      std::ranges::find_if(pools_, [&](const auto& pool) { return pool->gid == gid; });
+  return found == pools_.end() ? nullptr : *found;
+}
+
+void Fabric::enter(const wire::Address& gid, SocketPool sockets) {
+  auto pool = std::make_shared<Pool>();
+  pool->gid = gid;
+  const std::scoped_lock lock(pools_mutex_);
+  if (find_pool(gid)) return;
+  for (std::size_t slot = 0; slot < kSlots; ++slot) {
+    if (held_[slot]) link::set_receive_buffer(sockets[slot].get(), kReceiveBuffer);
+    pool->sockets[slot] = LedgerFd(surroundings_.ledger, std::move(sockets[slot]));
+  }
+  pools_.push_back(std::move(pool));
+}
+
+/// GIDs in the table for which this process has no sockets.
+std::vector<wire::Address> Fabric::missing() const {
+  const std::scoped_lock lock(pools_mutex_);
+  std::vector<wire::Address> missing;
+  for (const wire::Address& gid : std::span(state_.gids).subspan(1)) {
+    if (!gid.is_zero() && !find_pool(gid)) missing.push_back(gid);
+  }
+  return missing;
+}
+
+void Fabric::fetch_missing() {
+  std::vector<wire::Address> left = missing();
+  for (std::size_t slot = 0; slot < kSlots && !left.empty(); ++slot) {
+    Caller caller(slot_name(address_, slot), kFirstPatience);
+    if (caller.outcome() != Caller::Outcome::kReady) continue;
+    for (const wire::Address& gid : left) {
+      auto pool = caller.pool(gid);
+      if (pool) enter(gid, std::move(*pool));
+    }
+    left = missing();
+  }
+  for (const wire::Address& gid : left)
+    log(LogLevel::kWarning, "nobody at {} hands over the sockets of the GID {}: it is left out",
+        wire::to_string(address_), wire::to_string(gid));
+}
+
+// --- What others ask
+
+bool Fabric::pool(const wire::Address& gid, std::array<int, kSlots>& sockets) {
+  const std::scoped_lock lock(pools_mutex_);
+  const auto found = find_pool(gid);
+  if (!found) return false;
+  std::ranges::transform(found->sockets, sockets.begin(), &LedgerFd::get);
+  return true;
+}
+
+Result<void> Fabric::add_pool(const wire::Address& gid, SocketPool pool) {
+  if (!is_pool(pool, gid)) return fail(std::errc::bad_message);
+  look();
+  {
+    const std::scoped_lock lock(pools_mutex_);
+    if (!index_of(state_.gids, gid)) return fail(std::errc::address_not_available);
+  }
+  enter(gid, std::move(pool));
+  surroundings_.tenants.port_changed(*this);
+  return {};
+}
+
+void Fabric::look() {
+  {
+    const std::scoped_lock lock(pools_mutex_);
+    const auto state = directory_.port();
+    if (!state || *state == state_) return;
+    state_ = *state;
+    std::erase_if(pools_, [this](const auto& pool) {
+      return pool->gid != address_ && !index_of(state_.gids, pool->gid);
+    });
+  }
+  surroundings_.tenants.port_changed(*this);
 }
 
 bool is_available(const wire::Address& address) {

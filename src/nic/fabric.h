@@ -6,18 +6,21 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "base/result.h"
+#include "link/address_switch.h"
 #include "nic/fabric_directory.h"
 #include "nic/fabric_pool.h"
 #include "nic/fork_ledger.h"
-#include "nic/rendezvous.h"
+#include "nic/port_state.h"
+#include "nic/reception.h"
 #include "nic/stray_box.h"
 #include "wire/address.h"
 
 namespace verbena::nic {
 
-/// Calls back when a descriptor is readable: the runner, for the fabric's listeners.
+/// Calls back when a descriptor is readable: the runner, for the fabric's reception.
 class Watcher {
  public:
   Watcher() = default;
@@ -29,14 +32,32 @@ class Watcher {
   virtual void unwatch(int fd) = 0;
 };
 
+class Fabric;
+
+/// Those in this process whom a fabric tells of changes and asks for reports: its NICs. Called in
+/// the watcher's thread; must not join or leave an address there.
+class Tenants {
+ public:
+  Tenants() = default;
+  Tenants(const Tenants&) = delete;
+  Tenants& operator=(const Tenants&) = delete;
+  virtual ~Tenants() = default;
+  virtual void port_changed(const Fabric& fabric) = 0;
+  /// As Receptionist::queue_pairs().
+  [[nodiscard]] virtual std::size_t queue_pairs(const Fabric& fabric, std::uint32_t above,
+                                                std::span<QueuePairReport> to) = 0;
+};
+
 /// This process's place among the processes of its user at one address: they share a fixed pool of
-/// sockets, of which each serves the slots that it holds (`nic.md`, One address, many processes).
+/// sockets, of which each serves the slots that it holds (`nic.md`, One address, many processes),
+/// and another such pool for each GID that was added to the port.
 ///
-/// A process may be killed at any time: the kernel then drops its locks and names, the pool lives
-/// on in the others, and its slots are taken again. The last one takes the pool with it.
+/// A process may be killed at any time: the kernel then drops its locks and names, the pools live
+/// on in the others, and its slots are taken again. The last one takes the pools with it.
 ///
-/// Threads: all calls from any thread. A process joins an address once (`FabricDirectory`).
-class Fabric : public std::enable_shared_from_this<Fabric> {
+/// Threads: all calls from any thread. A process joins an address once (`FabricDirectory`). Lock
+/// order: slots, reception, pools; the watcher's own lock comes before the last two.
+class Fabric final : public std::enable_shared_from_this<Fabric>, private Receptionist {
  public:
   struct Token {
     explicit Token() = default;
@@ -44,46 +65,79 @@ class Fabric : public std::enable_shared_from_this<Fabric> {
 
   struct Slot {
     std::uint8_t number = 0;
-    int socket = -1;                    ///< the fabric's
-    std::shared_ptr<const void> lease;  ///< gives the slot back, and keeps the fabric
-    std::unique_ptr<StrayBox> box;      ///< to be gone before the lease is
+    engine::Counters* counters = nullptr;  ///< the fabric's
+    std::shared_ptr<const void> lease;     ///< gives the slot back, and keeps the fabric
+    std::unique_ptr<StrayBox> box;         ///< to be gone before the lease is
   };
   struct Joined {
     std::shared_ptr<Fabric> fabric;
     Slot slot;
   };
-  /// Joins those who are at the address, or begins, and takes a slot. `watcher` and `ledger`
-  /// outlive the fabric. Blocks for a moment: 50 ms for each process that does not answer, two
-  /// seconds when none does, some while others set the address up. Errors, each with a sentence
-  /// that names who is in the way: address_in_use, no_buffer_space, protocol_not_supported (another
-  /// version), timed_out, and what the kernel says of an address that is not the machine's.
-  [[nodiscard]] static Result<Joined> join(const wire::Address& address, Watcher& watcher,
-                                           ForkLedger& ledger);
-  Fabric(Token, const wire::Address& address, Watcher& watcher, ForkLedger& ledger,
+  /// What outlives a fabric.
+  struct Surroundings {
+    Watcher& watcher;
+    ForkLedger& ledger;
+    Tenants& tenants;
+  };
+  /// Joins those who are at the address, or begins, and takes a slot. Blocks for a moment: 50 ms
+  /// for each process that does not answer, two seconds when none does, some while others set the
+  /// address up. Errors, each with a sentence that names who is in the way: address_in_use,
+  /// no_buffer_space, protocol_not_supported (another version), timed_out, and what the kernel says
+  /// of an address that is not the machine's.
+  [[nodiscard]] static Result<Joined> join(const wire::Address& address,
+                                           const Surroundings& surroundings);
+  Fabric(Token, const wire::Address& address, const Surroundings& surroundings,
          FabricDirectory directory, SocketPool pool);
-  ~Fabric() = default;
-  Fabric(const Fabric&) = delete;
-  Fabric& operator=(const Fabric&) = delete;
+  ~Fabric() override;
 
-  /// Takes a free slot, whose socket is then empty and read by nobody else; no_buffer_space when
+  /// Takes a free slot, whose sockets are then empty and read by nobody else; no_buffer_space when
   /// there is none.
   [[nodiscard]] Result<Slot> take_slot();
 
   [[nodiscard]] const wire::Address& address() const { return address_; }
+  /// The port as this process has it: a GID whose sockets it lacks is not in the table.
+  [[nodiscard]] PortState port() const;
+  /// What all processes at the address have counted.
+  [[nodiscard]] engine::Counters total() const { return directory_.total(); }
+
+  /// A slot's sockets, that of GID 0 first.
+  [[nodiscard]] std::vector<link::AddressSwitch::Route> routes(std::size_t slot) const;
 
  private:
+  struct Pool {
+    wire::Address gid{};
+    std::array<LedgerFd, kSlots> sockets{};
+  };
+
+  // Receptionist.
+  [[nodiscard]] int directory() override { return directory_.descriptor(); }
+  [[nodiscard]] bool pool(const wire::Address& gid, std::array<int, kSlots>& sockets) override;
+  [[nodiscard]] Result<void> add_pool(const wire::Address& gid, SocketPool pool) override;
+  void look() override;
+  [[nodiscard]] std::size_t queue_pairs(std::uint32_t above,
+                                        std::span<QueuePairReport> to) override {
+    return surroundings_.tenants.queue_pairs(*this, above, to);
+  }
+
+  [[nodiscard]] Result<void> open_reception();
+  [[nodiscard]] std::vector<wire::Address> missing() const;
+  void fetch_missing();
+  void enter(const wire::Address& gid, SocketPool pool);
+  [[nodiscard]] std::shared_ptr<const Pool> find_pool(const wire::Address& gid) const;
   [[nodiscard]] std::unique_ptr<StrayBox> try_take(std::size_t slot);
   void give_back(std::size_t slot);
 
   const wire::Address address_;
-  Watcher& watcher_;
-  ForkLedger& ledger_;
+  const Surroundings surroundings_;
   FabricDirectory directory_;
-  std::array<LedgerFd, kSlots> sockets_;
-  std::array<int, kSlots> pool_{};  ///< the sockets' numbers, to hand over
+  std::unique_ptr<Reception> reception_;
 
-  std::mutex mutex_;                        ///< guards the rest
-  std::array<LedgerFd, kSlots> listeners_;  ///< of the slots that this process holds
+  mutable std::mutex pools_mutex_;            ///< guards these
+  std::vector<std::shared_ptr<Pool>> pools_;  ///< that of GID 0 first
+  std::array<bool, kSlots> held_{};           ///< slots of this process
+  PortState state_;                           ///< when it was looked at
+
+  std::mutex slots_mutex_;  ///< one at a time takes a slot or gives one back
 };
 
 /// Whether a process of this user may come to the address: it is free, or ours already. Changes

@@ -4,13 +4,19 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <bit>
 #include <new>
+#include <span>
+
+#include "nic/rendezvous.h"
 
 namespace verbena::nic {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x56455242464142ULL;  // "VERBFAB"
-constexpr off_t kSize = 4096;
+constexpr std::size_t kPage = 4096;
+/// A page for all, and one for each slot: two processes never count in one cache line.
+constexpr off_t kSize = kPage * (1 + kSlots);
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 struct flock byte_lock(short type, std::size_t slot) {
@@ -38,13 +44,15 @@ Result<FabricDirectory> FabricDirectory::map(ForkLedger& ledger, sys::OwnedFd fd
   return FabricDirectory(LedgerFd(ledger, std::move(fd)), static_cast<Page*>(memory));
 }
 
-Result<FabricDirectory> FabricDirectory::create(ForkLedger& ledger) {
+Result<FabricDirectory> FabricDirectory::create(ForkLedger& ledger, const wire::Address& address) {
+  static_assert(sizeof(Page) <= kPage && sizeof(SlotPage) <= kPage);
   sys::OwnedFd fd = sys::move_high(
       sys::OwnedFd(sys::memfd_create("verbena-fabric", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
   if (!fd || sys::ftruncate(fd.get(), kSize) != 0 || sys::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0)
     return fail(static_cast<std::errc>(errno), "the fabric's directory cannot be made");
   auto directory = VERBENA_TRY(map(ledger, std::move(fd)));
   new (directory.page_) Page{.magic = kMagic, .version = kFabricVersion, .slots = kSlots};
+  directory.set_port(PortState::of(address));
   return directory;
 }
 
@@ -89,6 +97,70 @@ std::size_t FabricDirectory::next_slot() const {
 
 void FabricDirectory::set_next_slot(std::size_t slot) {
   page_->next_slot.store(static_cast<std::uint32_t>(slot % kSlots), std::memory_order_relaxed);
+}
+
+// --- The port
+
+namespace {
+
+using GidWords = std::array<std::uint64_t, 2>;
+
+/// Tells what set_port() wrote from what somebody else did (FNV-1a, a word at a time).
+std::uint64_t check_of(std::span<const std::uint64_t> words) {
+  std::uint64_t hash = 14695981039346656037ULL;
+  for (const std::uint64_t word : words) hash = (hash ^ word) * 1099511628211ULL;
+  return hash;
+}
+
+}  // namespace
+
+std::optional<PortState> FabricDirectory::port() const {
+  PortWords words{};
+  const std::uint64_t check = page_->port_check.load();
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = page_->port[i].load();
+  if (check != check_of(words)) return std::nullopt;
+  PortState state{.up = words[0] != 0, .downs = static_cast<std::uint32_t>(words[1])};
+  for (std::size_t i = 0; i < kGids; ++i) {
+    const GidWords gid{words[2 + 2 * i], words[3 + 2 * i]};
+    state.gids[i].gid = std::bit_cast<std::array<std::byte, sizeof gid>>(gid);
+  }
+  return state;
+}
+
+void FabricDirectory::set_port(const PortState& state) {
+  PortWords words{state.up ? 1U : 0U, state.downs};
+  for (std::size_t i = 0; i < kGids; ++i) {
+    const auto gid = std::bit_cast<GidWords>(state.gids[i].gid);
+    words[2 + 2 * i] = gid[0];
+    words[3 + 2 * i] = gid[1];
+  }
+  for (std::size_t i = 0; i < words.size(); ++i) page_->port[i].store(words[i]);
+  page_->port_check.store(check_of(words));
+}
+
+// --- Counters
+
+FabricDirectory::SlotPage& FabricDirectory::slot_page(std::size_t slot) const {
+  auto* const first = reinterpret_cast<std::byte*>(page_);
+  return *reinterpret_cast<SlotPage*>(first + kPage * (1 + slot));
+}
+
+engine::Counters& FabricDirectory::counters(std::size_t slot) { return slot_page(slot).counters; }
+
+void FabricDirectory::begin_count(std::size_t slot) {
+  SlotPage& page = slot_page(slot);
+  page.before = page.counters;
+}
+
+engine::Counters FabricDirectory::counted(std::size_t slot) const {
+  const SlotPage& page = slot_page(slot);
+  return engine::since(page.before, page.counters);
+}
+
+engine::Counters FabricDirectory::total() const {
+  engine::Counters sum;
+  for (std::size_t slot = 0; slot < kSlots; ++slot) engine::add(sum, slot_page(slot).counters);
+  return sum;
 }
 
 }  // namespace verbena::nic

@@ -7,8 +7,10 @@
 #include <optional>
 
 #include "base/result.h"
+#include "engine/counters.h"
 #include "nic/fabric_pool.h"
 #include "nic/fork_ledger.h"
+#include "nic/port_state.h"
 
 namespace verbena::nic {
 
@@ -17,11 +19,16 @@ namespace verbena::nic {
 /// children, which keep descriptors and names alive, have no part in it. Who holds a lock is what
 /// the kernel says, not what stands in the memory.
 ///
+/// In the memory stand the port's state and what each slot's owners have counted, which lives as
+/// long as one process is at the address. Any of them may write anything there: counters are taken
+/// for numbers, no more, and a state that was not written by set_port() is none.
+///
 /// Closing *any* descriptor of the file drops all the process's locks on it, so a process opens a
 /// directory once.
 class FabricDirectory {
  public:
-  [[nodiscard]] static Result<FabricDirectory> create(ForkLedger& ledger);
+  [[nodiscard]] static Result<FabricDirectory> create(ForkLedger& ledger,
+                                                      const wire::Address& address);
   /// Checks what another process handed over: sealed, of the right size, of our version.
   [[nodiscard]] static Result<FabricDirectory> open(ForkLedger& ledger, sys::OwnedFd fd);
   FabricDirectory(FabricDirectory&& other) noexcept;
@@ -44,14 +51,41 @@ class FabricDirectory {
     return page_->strays[slot];
   }
 
+  /// Nothing when somebody wrote over it, or is just writing.
+  [[nodiscard]] std::optional<PortState> port() const;
+  /// With the address's set-up lock held.
+  void set_port(const PortState& state);
+
+  /// Where a slot's owner counts; grows on from owner to owner.
+  [[nodiscard]] engine::Counters& counters(std::size_t slot);
+  /// A new owner begins.
+  void begin_count(std::size_t slot);
+  /// What the slot's owner, or its last one, has counted.
+  [[nodiscard]] engine::Counters counted(std::size_t slot) const;
+  /// What all owners of all slots have counted.
+  [[nodiscard]] engine::Counters total() const;
+
  private:
+  /// Up or down, the times that it went down, two words for each GID.
+  static constexpr std::size_t kPortWords = 2 + 2 * kGids;
+  using PortWords = std::array<std::uint64_t, kPortWords>;
+
   struct Page {
     std::uint64_t magic = 0;
     std::uint32_t version = 0;
     std::uint32_t slots = 0;
     std::atomic<std::uint32_t> next_slot{0};
     std::array<std::atomic<std::uint32_t>, kSlots> strays{};
+    std::array<std::atomic<std::uint64_t>, kPortWords> port{};
+    std::atomic<std::uint64_t> port_check{0};  ///< made of the words before
   };
+  /// Zeros at first, as the kernel gives them.
+  struct SlotPage {
+    engine::Counters counters;
+    engine::Counters before;  ///< its present owner
+  };
+
+  [[nodiscard]] SlotPage& slot_page(std::size_t slot) const;
 
   FabricDirectory(LedgerFd fd, Page* page) : fd_(std::move(fd)), page_(page) {}
   [[nodiscard]] static Result<FabricDirectory> map(ForkLedger& ledger, sys::OwnedFd fd);
@@ -59,9 +93,5 @@ class FabricDirectory {
   LedgerFd fd_;
   Page* page_;
 };
-
-/// Of the directory and of what processes say to each other; processes of different versions do not
-/// share an address.
-inline constexpr std::uint32_t kFabricVersion = 2;
 
 }  // namespace verbena::nic

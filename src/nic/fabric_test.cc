@@ -23,6 +23,7 @@
 #include "link/testing.h"
 #include "nic/live_host.h"
 #include "nic/rendezvous.h"
+#include "nic/test_child.h"
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -35,39 +36,28 @@ namespace {
 
 using link::testing::address;
 using link::testing::OwnedTrain;
+using testing::kChildCommands;
+using testing::kChildReplies;
+using testing::kPatience;
+using testing::read_line;
+using testing::write_line;
 
-constexpr int kCommands = 100;  ///< descriptors of a child
-constexpr int kReplies = 101;
-constexpr timespec kPatience{.tv_sec = 30, .tv_nsec = 0};
-
-/// One line, without its end; empty when there is none any more, or none in time.
-std::string read_line(int fd) {
-  std::string line;
-  for (;;) {
-    pollfd poll{.fd = fd, .events = POLLIN, .revents = 0};
-    char c = 0;
-    if (sys::ppoll(&poll, 1, &kPatience) <= 0 || sys::read(fd, &c, 1) != 1) return {};
-    if (c == '\n') return line;
-    line += c;
-  }
-}
-
-bool write_line(int fd, const std::string& line) {
-  const std::string text = line + "\n";
-  return sys::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-}
+class Child : public testing::Child {
+ public:
+  Child() : testing::Child("FabricChild.DISABLED_Obeys") {}
+};
 
 /// The child's side.
 class Obedience {
  public:
   void run() {
     for (;;) {
-      const std::string line = read_line(kCommands);
+      const std::string line = read_line(kChildCommands);
       if (line.empty() || line == "exit") return;
       std::istringstream words(line);
       std::string command;
       words >> command;
-      if (!write_line(kReplies, obey(command, words))) return;
+      if (!write_line(kChildReplies, obey(command, words))) return;
     }
   }
 
@@ -141,7 +131,7 @@ class Obedience {
   std::string pretend(const wire::Address& at, std::uint32_t version) {
     listener_ = listen_at(slot_name(at, 0)).value();
     if (version == 0) return "listening";
-    write_line(kReplies, "listening");
+    write_line(kChildReplies, "listening");
     pollfd poll{.fd = listener_.get(), .events = POLLIN, .revents = 0};
     sys::ppoll(&poll, 1, &kPatience);
     const sys::OwnedFd peer(sys::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -156,66 +146,10 @@ class Obedience {
 };
 
 TEST(FabricChild, DISABLED_Obeys) {
-  if (std::getenv("VERBENA_FABRIC_CHILD") == nullptr) GTEST_SKIP() << "only as a child";
+  if (!testing::is_child()) GTEST_SKIP() << "only as a child";
   Obedience().run();
   ::_exit(0);
 }
-
-/// The parent's side of a child.
-class Child {
- public:
-  Child() {
-    std::array<int, 2> commands{};
-    std::array<int, 2> replies{};
-    if (::pipe2(commands.data(), O_CLOEXEC) != 0 || ::pipe2(replies.data(), O_CLOEXEC) != 0)
-      std::abort();
-    commands_ = sys::OwnedFd(commands[1]);
-    replies_ = sys::OwnedFd(replies[0]);
-    const sys::OwnedFd their_commands(commands[0]);
-    const sys::OwnedFd their_replies(replies[1]);
-    pid_ = ::fork();
-    if (pid_ != 0) return;
-    ::dup2(their_commands.get(), kCommands);
-    ::dup2(their_replies.get(), kReplies);
-    const int null = ::open("/dev/null", O_WRONLY);
-    ::dup2(null, 1);
-    ::setenv("VERBENA_FABRIC_CHILD", "1", 1);
-    ::execl("/proc/self/exe", "fabric-child", "--gtest_filter=FabricChild.DISABLED_Obeys",
-            "--gtest_also_run_disabled_tests", nullptr);
-    ::_exit(127);
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() { kill(); }
-
-  void tell(const std::string& command) { EXPECT_TRUE(write_line(commands_.get(), command)); }
-  std::string hear() { return read_line(replies_.get()); }
-  std::string ask(const std::string& command) {
-    tell(command);
-    return hear();
-  }
-  void signal(int number) const { ::kill(pid_, number); }
-  void kill() {
-    if (pid_ <= 0) return;
-    signal(SIGKILL);
-    wait();
-  }
-  void exit() {
-    tell("exit");
-    wait();
-  }
-  void wait() {
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-    pid_ = -1;
-  }
-  [[nodiscard]] pid_t pid() const { return pid_; }
-
- private:
-  pid_t pid_ = -1;
-  sys::OwnedFd commands_;
-  sys::OwnedFd replies_;
-};
 
 TEST(Fabric, ProcessesShareAnAddress) {
   Child a;

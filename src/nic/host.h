@@ -8,7 +8,9 @@
 
 #include "base/result.h"
 #include "base/time.h"
+#include "engine/counters.h"
 #include "link/link.h"
+#include "nic/port_state.h"
 #include "wire/address.h"
 
 namespace verbena::nic {
@@ -34,10 +36,12 @@ class Notifier {
 };
 
 /// A place at an address: the shard's slot (its queue pair numbers are slot << 18 | n) and the link
-/// that reaches it. Destroying the link gives the slot back.
+/// that reaches it. Destroying the link gives the slot back, and with it the place of its counters.
 struct Attachment {
   std::uint8_t slot = 0;
   std::unique_ptr<link::Link> link;
+  std::shared_ptr<engine::Counters> counters = std::make_shared<engine::Counters>();
+  PortState port{};  ///< as it is now; GID 0 is the address, whatever stands here
 };
 
 enum class Waited : std::uint8_t {
@@ -64,8 +68,15 @@ class Host {
   /// no_buffer_space when all slots are taken.
   [[nodiscard]] virtual Result<Attachment> attach(const wire::Address& address) = 0;
   [[nodiscard]] virtual Result<std::unique_ptr<Notifier>> make_notifier() = 0;
+  /// What is known of the port at an address, whether a NIC of this process is there or not. Where
+  /// nobody is, it is as the first one will find it.
+  [[nodiscard]] virtual PortReport port(const wire::Address& address) {
+    return {.state = PortState::of(address)};
+  }
 
   /// From adopt() to release() somebody calls nic.progress(): the runner, or the simulator's loop.
+  /// A host whose ports can change tells the NIC of that with set_port() in adopt() and from then
+  /// on.
   /// release() returns when no call is under way and none will follow.
   virtual void adopt(Nic& nic) = 0;
   virtual void release(Nic& nic) = 0;

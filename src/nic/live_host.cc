@@ -13,9 +13,9 @@
 #include "base/log.h"
 #include "link/capture.h"
 #include "link/fault.h"
-#include "link/udp.h"
 #include "nic/eventfd_notifier.h"
 #include "nic/fabric.h"
+#include "nic/fabric_visit.h"
 #include "nic/fork_ledger.h"
 #include "nic/nic.h"
 #include "nic/runner.h"
@@ -47,7 +47,7 @@ class DrivenNic final : public Driven {
 
 }  // namespace
 
-struct LiveHost::Impl {
+struct LiveHost::Impl final : Tenants {
   explicit Impl(const LiveHostOptions& the_options)
       : options(the_options), runner(&monotonic_now, ledger) {}
 
@@ -61,23 +61,65 @@ struct LiveHost::Impl {
   /// open once, and closing it a second time would drop the locks of the first.
   std::mutex mutex;
   std::map<wire::Address, std::weak_ptr<Fabric>> fabrics;
+
+  /// Guards the NICs, and is held while they are told something. The runner's thread takes it too,
+  /// so whoever has it does not call the runner or a fabric's slots.
+  std::mutex nics_mutex;
   std::map<Nic*, std::unique_ptr<DrivenNic>> nics;
+
+  // Tenants.
+  void port_changed(const Fabric& fabric) override;
+  [[nodiscard]] std::size_t queue_pairs(const Fabric& fabric, std::uint32_t above,
+                                        std::span<QueuePairReport> to) override;
 
   [[nodiscard]] bool is_open(const wire::Address& address) const {
     return address.is_loopback() ||
            std::ranges::find(options.open_addresses, address) != options.open_addresses.end();
   }
-  [[nodiscard]] Result<Fabric::Slot> take_slot(const wire::Address& address);
+  [[nodiscard]] std::shared_ptr<Fabric> fabric_at(const wire::Address& address) {
+    const auto found = fabrics.find(address);
+    return found == fabrics.end() ? nullptr : found->second.lock();
+  }
+  [[nodiscard]] Result<Fabric::Joined> take_slot(const wire::Address& address);
   [[nodiscard]] Fabric::Slot guarded(Fabric::Slot slot);
 };
 
-Result<Fabric::Slot> LiveHost::Impl::take_slot(const wire::Address& address) {
+Result<Fabric::Joined> LiveHost::Impl::take_slot(const wire::Address& address) {
   const std::scoped_lock lock(mutex);
-  std::weak_ptr<Fabric>& known = fabrics[address];
-  if (const auto fabric = known.lock()) return guarded(VERBENA_TRY(fabric->take_slot()));
-  Fabric::Joined joined = VERBENA_TRY(Fabric::join(address, runner, ledger));
-  known = joined.fabric;
-  return guarded(std::move(joined.slot));
+  Fabric::Joined joined;
+  if ((joined.fabric = fabric_at(address))) {
+    joined.slot = VERBENA_TRY(joined.fabric->take_slot());
+  } else {
+    joined =
+        VERBENA_TRY(Fabric::join(address, {.watcher = runner, .ledger = ledger, .tenants = *this}));
+    fabrics[address] = joined.fabric;
+  }
+  joined.slot = guarded(std::move(joined.slot));
+  return joined;
+}
+
+void LiveHost::Impl::port_changed(const Fabric& fabric) {
+  const std::scoped_lock lock(nics_mutex);
+  for (const auto& [nic, driven] : nics) {
+    if (nic->config().address == fabric.address()) nic->set_port(fabric.port());
+  }
+}
+
+std::size_t LiveHost::Impl::queue_pairs(const Fabric& fabric, std::uint32_t above,
+                                        std::span<QueuePairReport> to) {
+  const std::scoped_lock lock(nics_mutex);
+  std::vector<QueuePairReport> all;
+  std::vector<QueuePairReport> some(to.size());
+  for (const auto& [nic, driven] : nics) {
+    if (nic->config().address != fabric.address()) continue;
+    some.resize(to.size());
+    some.resize(nic->report_queue_pairs(above, some));
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  std::ranges::sort(all, {}, &QueuePairReport::number);
+  const std::size_t count = std::min(all.size(), to.size());
+  std::copy_n(all.begin(), count, to.begin());
+  return count;
 }
 
 /// Makes the slot be given back, and maybe the address be left, with the mutex held.
@@ -129,15 +171,23 @@ Result<Attachment> LiveHost::attach(const wire::Address& address) {
                 fmt::format("{} is not open for RoCE: only loopback addresses are, and those that "
                             "the settings name",
                             wire::to_string(address)));
-  Fabric::Slot slot = VERBENA_TRY(impl_->take_slot(address));
+  Fabric::Joined joined = VERBENA_TRY(impl_->take_slot(address));
   Attachment attachment;
-  attachment.slot = slot.number;
-  attachment.link = VERBENA_TRY(link::UdpLink::create(slot.socket, std::move(slot.lease)));
-  attachment.link = std::make_unique<StrayLink>(std::move(attachment.link), std::move(slot.box));
+  attachment.slot = joined.slot.number;
+  attachment.port = joined.fabric->port();
+  attachment.counters = std::shared_ptr<engine::Counters>(
+      std::shared_ptr<const void>(joined.slot.lease), joined.slot.counters);
+  // The lease keeps the fabric.
+  attachment.link = VERBENA_TRY(link::AddressSwitch::create(
+      [fabric = joined.fabric.get(), slot = joined.slot.number] { return fabric->routes(slot); },
+      joined.slot.lease));
+  attachment.link =
+      std::make_unique<StrayLink>(std::move(attachment.link), std::move(joined.slot.box));
   if (const auto& faults = impl_->faults; faults.has_value()) {
     link::FaultPlan plan = *faults;
-    plan.seed += slot.number;
-    attachment.link = std::make_unique<link::FaultLink>(std::move(attachment.link), plan);
+    plan.seed += attachment.slot;
+    attachment.link = std::make_unique<link::FaultLink>(std::move(attachment.link), plan,
+                                                        &attachment.counters->fault_plan_drops);
   }
   if (impl_->capture) {
     const Duration since_epoch = read_clock(CLOCK_REALTIME) - read_clock(CLOCK_MONOTONIC);
@@ -147,6 +197,15 @@ Result<Attachment> LiveHost::attach(const wire::Address& address) {
   return attachment;
 }
 
+PortReport LiveHost::port(const wire::Address& address) {
+  // Held, so that the process does not join meanwhile: it may have the directory open only once.
+  const std::scoped_lock lock(impl_->mutex);
+  const auto fabric = impl_->ledger.forked() ? nullptr : impl_->fabric_at(address);
+  if (fabric) return {.state = fabric->port(), .counters = fabric->total()};
+  const auto visit = FabricVisit::begin(address);
+  return visit ? visit->port() : PortReport{.state = PortState::of(address)};
+}
+
 Result<std::unique_ptr<Notifier>> LiveHost::make_notifier() { return EventfdNotifier::create(); }
 
 void LiveHost::adopt(Nic& nic) {
@@ -154,7 +213,11 @@ void LiveHost::adopt(Nic& nic) {
   DrivenNic& reference = *driven;
   {
     const std::scoped_lock lock(impl_->mutex);
+    const auto fabric = impl_->fabric_at(nic.config().address);
+    const std::scoped_lock nics_lock(impl_->nics_mutex);
     impl_->nics[&nic] = std::move(driven);
+    // As it is since the NIC has its slot; what comes later is told to all.
+    if (fabric) nic.set_port(fabric->port());
   }
   // attach() has started the thread, so this fails only when descriptors run out.
   if (const auto adopted = impl_->runner.adopt(reference); !adopted)
@@ -166,7 +229,7 @@ void LiveHost::release(Nic& nic) {
   std::unique_ptr<DrivenNic> driven;
   if (impl_->ledger.forked()) return;
   {
-    const std::scoped_lock lock(impl_->mutex);
+    const std::scoped_lock lock(impl_->nics_mutex);
     const auto found = impl_->nics.find(&nic);
     if (found == impl_->nics.end()) return;
     driven = std::move(found->second);

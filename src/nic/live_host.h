@@ -53,6 +53,8 @@ class LiveHost final : public Host {
   [[nodiscard]] std::uint64_t random() override;
   [[nodiscard]] Result<Attachment> attach(const wire::Address& address) override;
   [[nodiscard]] Result<std::unique_ptr<Notifier>> make_notifier() override;
+  /// Asks the processes there when this one has no NIC at the address: 50 ms for a stopped one.
+  [[nodiscard]] PortReport port(const wire::Address& address) override;
   void adopt(Nic& nic) override;
   void release(Nic& nic) override;
   void wake(Nic& nic) override;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/nic.h"
 
-#include <array>
-#include <bit>
+#include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "nic/nic_impl.h"
@@ -16,22 +16,12 @@ namespace {
 /// by one does not pay a system call for each, and the link is still looked at.
 constexpr std::uint32_t kUndrivenPolls = 64;
 
-/// Counters are 64-bit numbers and nothing else, so that a new one need not be named here.
-void add(engine::Counters& sum, const engine::Counters& counters) {
-  using Numbers = std::array<std::uint64_t, sizeof(engine::Counters) / sizeof(std::uint64_t)>;
-  auto numbers = std::bit_cast<Numbers>(sum);
-  const auto addends = std::bit_cast<Numbers>(counters);
-  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] += addends[i];
-  sum = std::bit_cast<engine::Counters>(numbers);
-}
-
 }  // namespace
 
 Nic::Impl::Impl(Host& the_host, const NicConfig& the_config,
                 std::unique_ptr<Notifier> async_notifier)
     : host(the_host),
       config(the_config),
-      gids{GidEntry{.gid = the_config.address, .interface_index = the_config.interface_index}},
       keys(the_config.limits.max_mr, the_host.random()),
       async_events(std::move(async_notifier)),
       pds("protection domains", the_config.limits.max_pd),
@@ -80,6 +70,8 @@ Result<std::unique_ptr<Nic>> Nic::open(Host& host, const NicConfig& config) {
   auto notifier = VERBENA_TRY(host.make_notifier());
   auto impl = std::make_unique<Impl>(host, config, std::move(notifier));
   Impl& made = *impl;
+  made.port = attachment.port;
+  made.port.gids[0] = config.address;
   std::unique_ptr<Nic> nic(new Nic(std::move(impl)));
   made.wake = [&host, raw = nic.get()] { host.wake(*raw); };
   made.shards.push_back(std::make_unique<Shard>(made.config, std::move(attachment), host.random(),
@@ -94,12 +86,39 @@ Nic::~Nic() {
 }
 
 const NicConfig& Nic::config() const { return impl_->config; }
-std::span<const GidEntry> Nic::gids() const { return impl_->gids; }
 Host& Nic::host() const { return impl_->host; }
+
+PortState Nic::port() const {
+  const std::scoped_lock lock(impl_->port_mutex);
+  return impl_->port;
+}
+
+void Nic::set_port(const PortState& state) {
+  const std::scoped_lock lock(impl_->port_mutex);
+  const PortState before = std::exchange(impl_->port, state);
+  for (const auto& shard : impl_->shards) shard->refresh_link(state.up, impl_->host.now());
+  const auto raise = [this](AsyncKind kind) {
+    impl_->async_events.raise(AsyncEvent{.kind = kind}, nullptr);
+  };
+  if (state.up != before.up) raise(state.up ? AsyncKind::kPortActive : AsyncKind::kPortError);
+  if (state.gids != before.gids) raise(AsyncKind::kGidChange);
+}
+
+std::size_t Nic::report_queue_pairs(std::uint32_t above, std::span<QueuePairReport> to) const {
+  // A shard's numbers lie in its slot, and shards are in no order.
+  std::vector<QueuePairReport> all(to.size() * impl_->shards.size());
+  std::size_t count = 0;
+  for (const auto& shard : impl_->shards)
+    count += shard->report(above, std::span(all).subspan(count, to.size()), impl_->host.now());
+  std::ranges::sort(std::span(all).first(count), {}, &QueuePairReport::number);
+  count = std::min(count, to.size());
+  std::ranges::copy(std::span(all).first(count), to.begin());
+  return count;
+}
 
 engine::Counters Nic::counters() const {
   engine::Counters sum;
-  for (const auto& shard : impl_->shards) add(sum, shard->counters(impl_->host.now()));
+  for (const auto& shard : impl_->shards) engine::add(sum, shard->counters());
   return sum;
 }
 

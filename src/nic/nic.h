@@ -13,6 +13,8 @@
 #include "nic/config.h"
 #include "nic/host.h"
 #include "nic/objects.h"
+#include "nic/port_state.h"
+#include "nic/queue_pair_report.h"
 #include "wire/address.h"
 
 namespace verbena::nic {
@@ -27,7 +29,8 @@ class QueuePair;
 ///
 /// Threads: every function is safe from any thread, as the verbs are: what destroys an object must
 /// not run beside other uses of it. Lock order: object lock, shard, post locks, CQ, channel; nobody
-/// holds a post lock while taking a shard.
+/// holds a post lock while taking a shard. The lock of the port comes before shards and is held
+/// with no other.
 class Nic {
  public:
   /// Takes a slot at the configured address and starts to be driven by the host. `host` outlives
@@ -40,8 +43,16 @@ class Nic {
   Nic& operator=(const Nic&) = delete;
 
   [[nodiscard]] const NicConfig& config() const;
-  [[nodiscard]] std::span<const GidEntry> gids() const;
+  [[nodiscard]] PortState port() const;
+  /// For the host: what became of the port. Raises the events that tell programs what is new: port
+  /// error, port active, GID change. While the port is down nothing is sent or received, as with a
+  /// pulled cable.
+  void set_port(const PortState& state);
   [[nodiscard]] engine::Counters counters() const;
+  /// Reports of the queue pairs with numbers above `above`, in order, as many as fit; returns how
+  /// many.
+  [[nodiscard]] std::size_t report_queue_pairs(std::uint32_t above,
+                                               std::span<QueuePairReport> to) const;
   [[nodiscard]] Host& host() const;
 
   // Objects. invalid_argument for values that make no sense, not_enough_memory above a limit,

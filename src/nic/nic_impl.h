@@ -49,11 +49,13 @@ struct Nic::Impl final : OverrunListener {
 
   Host& host;
   NicConfig config;
-  std::vector<GidEntry> gids;
   engine::KeyTable keys;
   AsyncEvents async_events;
   PollState poll_state;
   std::function<void()> wake;  ///< set before the first object is made
+
+  mutable std::mutex port_mutex;  ///< guards the next
+  PortState port{};
 
   std::mutex objects_mutex;
   std::uint32_t next_pd = 1;

@@ -34,7 +34,8 @@ constexpr std::uint64_t kTop = std::numeric_limits<std::uint64_t>::max();
 
 Result<wire::Path> Nic::Impl::complete_path(wire::Path path) const {
   if (path.source.is_zero()) path.source = config.address;
-  if (path.source != config.address) {
+  const std::scoped_lock lock(port_mutex);
+  if (!index_of(port.gids, path.source)) {
     return fail(std::errc::invalid_argument,
                 wire::to_string(path.source) + " is not an address of " + config.name);
   }
@@ -45,8 +46,8 @@ Result<wire::Path> Nic::Impl::complete_path(wire::Path path) const {
     return fail(std::errc::invalid_argument, "source and destination differ in IP version");
   }
   // Constant for a queue pair, since its path is (A17.3.2.1).
-  const std::uint16_t port = path.source_port != 0 ? path.source_port : wire::kRoceUdpPort;
-  path.source_port = shards.front()->source_port().value_or(port);
+  const std::uint16_t wanted = path.source_port != 0 ? path.source_port : wire::kRoceUdpPort;
+  path.source_port = shards.front()->source_port().value_or(wanted);
   return path;
 }
 

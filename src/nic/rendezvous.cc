@@ -6,33 +6,21 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
-#include <optional>
-#include <span>
-#include <vector>
+#include <utility>
 
-#include "nic/fabric_directory.h"
+#include "nic/message.h"
+#include "nic/port_holder.h"
 #include "nic/unix_name.h"
 
 namespace verbena::nic {
 namespace {
 
 constexpr int kBacklog = 64;
-constexpr int kAnswersAtOnce = 16;
 constexpr int kInterruptions = 4;
-constexpr std::uint32_t kMagic = 0x56455242;  // "VERB"
-constexpr std::size_t kDescriptors = 1 + kSlots;
+/// How long others may take to set an address up.
+constexpr int kLockAttempts = 1500;
+constexpr timespec kLockPause{.tv_sec = 0, .tv_nsec = 2'000'000};
 
-/// What goes with the descriptors. Its first two fields are the same in every version.
-struct Greeting {
-  std::uint32_t magic = kMagic;
-  std::uint32_t version = kFabricVersion;
-  std::uint32_t slots = kSlots;
-  std::uint32_t reserved = 0;
-};
-
-sys::OwnedFd unix_socket() {
-  return sys::OwnedFd(sys::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-}
 
 std::optional<ucred> peer_of(int fd) {
   ucred peer{};
@@ -41,78 +29,9 @@ std::optional<ucred> peer_of(int fd) {
   return peer;
 }
 
-union ControlBuffer {
-  cmsghdr align;
-  std::array<std::byte, CMSG_SPACE(kDescriptors * sizeof(int))> bytes;
-};
-
-/// Takes over every descriptor that came with a message, so that none leaks.
-std::vector<sys::OwnedFd> descriptors_in(msghdr& message) {
-  std::vector<sys::OwnedFd> found;
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
-      found.emplace_back(fd);
-    }
-  }
-  return found;
-}
-
-/// Reads the greeting that is there.
-Answer read_greeting(int fd, pid_t pid) {
-  Greeting greeting;
-  iovec piece{.iov_base = &greeting, .iov_len = sizeof greeting};
-  ControlBuffer control{};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = &control;
-  message.msg_controllen = sizeof control;
-  const ssize_t size = sys::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  Answer answer{.kind = Answer::Kind::kSilent, .pid = pid};
-  if (size < 0) return answer;
-  std::vector<sys::OwnedFd> descriptors = descriptors_in(message);
-  if (size < static_cast<ssize_t>(2 * sizeof(std::uint32_t)) || greeting.magic != kMagic)
-    return answer;
-  answer.version = greeting.version;
-  answer.kind = Answer::Kind::kSkew;
-  if (greeting.version != kFabricVersion || greeting.slots != kSlots) return answer;
-  answer.kind = Answer::Kind::kSilent;
-  if (descriptors.size() != kDescriptors || (message.msg_flags & MSG_CTRUNC) != 0) return answer;
-  answer.kind = Answer::Kind::kInvited;
-  // The directory's first descriptor is closed here, before any lock is taken with it.
-  answer.invitation.directory = sys::move_high(std::move(descriptors.front()));
-  for (std::size_t i = 1; i < descriptors.size(); ++i)
-    answer.invitation.pool.push_back(sys::move_high(std::move(descriptors[i])));
-  return answer;
-}
-
-void answer_one(int fd, int directory, std::span<const int> pool) {
-  const auto peer = peer_of(fd);
-  if (!peer || peer->uid != sys::geteuid() || pool.size() != kSlots) return;
-  Greeting greeting;
-  iovec piece{.iov_base = &greeting, .iov_len = sizeof greeting};
-  ControlBuffer control{};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = &control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(kDescriptors * sizeof(int));
-  std::memcpy(CMSG_DATA(header), &directory, sizeof directory);
-  std::memcpy(CMSG_DATA(header) + sizeof directory, pool.data(), pool.size_bytes());
-  // Who asked and went away, or does not read, gets nothing.
-  static_cast<void>(sys::sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL));
-}
-
 }  // namespace
+
+// --- Names
 
 std::string slot_name(const wire::Address& address, std::size_t slot) {
   return fmt::format("verbena/{}/{}/slot/{}", sys::geteuid(), wire::to_string(address), slot);
@@ -133,25 +52,17 @@ Result<sys::OwnedFd> listen_at(const std::string& name) {
   return fd;
 }
 
-Answer ask(const std::string& name, std::chrono::milliseconds patience) {
-  const UnixName at(name);
-  const sys::OwnedFd fd = unix_socket();
-  if (!fd) return {};
-  if (sys::connect(fd.get(), at.get(), at.size) != 0) {
-    // A full backlog: somebody listens and does not answer.
-    return {.kind = errno == EAGAIN ? Answer::Kind::kSilent : Answer::Kind::kNobody};
+Result<sys::OwnedFd> lock_address(const wire::Address& address) {
+  const std::string name = lock_name(address);
+  for (int i = 0; i < kLockAttempts; ++i) {
+    auto held = listen_at(name);
+    if (held || held.error().condition != std::errc::address_in_use) return held;
+    sys::ppoll(nullptr, 0, &kLockPause);
   }
-  const auto peer = peer_of(fd.get());
-  if (!peer) return {};
-  if (peer->uid != sys::geteuid()) return {.kind = Answer::Kind::kForeign, .pid = peer->pid};
-  if (peer->pid == sys::getpid()) return {.kind = Answer::Kind::kOwn, .pid = peer->pid};
-  pollfd poll{.fd = fd.get(), .events = POLLIN, .revents = 0};
-  int ready = -1;
-  const timespec longest{.tv_sec = patience.count() / 1000,
-                         .tv_nsec = patience.count() % 1000 * 1'000'000};
-  for (int i = 0; i < kInterruptions && ready < 0; ++i) ready = sys::ppoll(&poll, 1, &longest);
-  if (ready <= 0) return {.kind = Answer::Kind::kSilent, .pid = peer->pid};
-  return read_greeting(fd.get(), peer->pid);
+  return fail(std::errc::timed_out,
+              fmt::format("{} has been setting up {} for {} s: is it stopped?",
+                          describe_process(listener_of(name)), wire::to_string(address),
+                          kLockAttempts * kLockPause.tv_nsec / 1'000'000'000));
 }
 
 pid_t listener_of(const std::string& name) {
@@ -162,12 +73,116 @@ pid_t listener_of(const std::string& name) {
   return peer ? peer->pid : 0;
 }
 
-void answer_all(int listener, int directory, std::span<const int> pool) {
-  for (int i = 0; i < kAnswersAtOnce; ++i) {
-    const sys::OwnedFd fd(sys::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd) return;
-    answer_one(fd.get(), directory, pool);
+bool is_own_user(int socket) {
+  const auto peer = peer_of(socket);
+  return peer && peer->uid == sys::geteuid();
+}
+
+// --- Calling
+
+Caller::Caller(const std::string& name, std::chrono::milliseconds patience) : patience_(patience) {
+  const UnixName at(name);
+  sys::OwnedFd fd = unix_socket();
+  if (!fd) return;
+  if (sys::connect(fd.get(), at.get(), at.size) != 0) {
+    // A full backlog: somebody listens and does not answer.
+    if (errno == EAGAIN) outcome_ = Outcome::kSilent;
+    return;
   }
+  const auto peer = peer_of(fd.get());
+  if (!peer) return;
+  pid_ = peer->pid;
+  socket_ = std::move(fd);
+  outcome_ = Outcome::kForeign;
+  if (peer->uid != sys::geteuid()) return;
+  outcome_ = Outcome::kOwn;
+  if (peer->pid == sys::getpid()) return;
+  outcome_ = Outcome::kSilent;
+  if (!await()) return;
+  // That of another version may be longer or shorter.
+  std::array<std::byte, 256> bytes{};
+  const auto received = receive_message(socket_.get(), bytes);
+  Greeting greeting;
+  std::memcpy(&greeting, bytes.data(), sizeof greeting);
+  if (!received || received->size < 2 * sizeof(std::uint32_t) || greeting.magic != Greeting::kMagic)
+    return;
+  version_ = greeting.version;
+  const bool same = greeting.version == kFabricVersion && greeting.slots == kSlots;
+  outcome_ = same ? Outcome::kReady : Outcome::kSkew;
+}
+
+/// Whether something comes in time.
+bool Caller::await() const {
+  pollfd poll{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+  const timespec longest{.tv_sec = patience_.count() / 1000,
+                         .tv_nsec = patience_.count() % 1000 * 1'000'000};
+  int ready = -1;
+  for (int i = 0; i < kInterruptions && ready < 0; ++i) ready = sys::ppoll(&poll, 1, &longest);
+  return ready > 0;
+}
+
+Result<Caller::Answer> Caller::ask(const Request& request, std::span<const int> descriptors) {
+  if (!send_message(socket_.get(), std::as_bytes(std::span(&request, 1)), descriptors) || !await())
+    return fail(std::errc::timed_out, fmt::format("{} does not answer", describe_process(pid_)));
+  std::array<std::byte, sizeof(Reply) + kReportsAtOnce * sizeof(QueuePairReport)> bytes;
+  auto received = receive_message(socket_.get(), bytes);
+  Answer answer;
+  if (!received || received->size < sizeof answer.reply)
+    return fail(std::errc::bad_message,
+                fmt::format("{} gives no sensible answer", describe_process(pid_)));
+  std::memcpy(&answer.reply, bytes.data(), sizeof answer.reply);
+  if (answer.reply.error != 0) {
+    return fail(static_cast<std::errc>(answer.reply.error),
+                fmt::format("{}: {}", describe_process(pid_),
+                            std::generic_category().message(answer.reply.error)));
+  }
+  if (received->descriptors_lost)
+    return fail(std::errc::too_many_files_open,
+                "this process has no descriptors left for the NIC's sockets: raise `ulimit -n`");
+  const std::size_t payload = received->size - sizeof answer.reply;
+  if (answer.reply.count > kReportsAtOnce ||
+      payload != answer.reply.count * sizeof(QueuePairReport))
+    return fail(std::errc::bad_message,
+                fmt::format("{} gives no sensible answer", describe_process(pid_)));
+  answer.reports.resize(answer.reply.count);
+  std::memcpy(answer.reports.data(), bytes.data() + sizeof answer.reply, payload);
+  answer.descriptors = std::move(received->descriptors);
+  return answer;
+}
+
+Result<sys::OwnedFd> Caller::directory() {
+  Answer answer = VERBENA_TRY(ask({.kind = Request::Kind::kDirectory}));
+  if (answer.descriptors.size() != 1)
+    return fail(std::errc::bad_message, "no directory came with the answer");
+  // Its first descriptor is closed here, before any lock is taken with it.
+  return sys::move_high(std::move(answer.descriptors.front()));
+}
+
+Result<SocketPool> Caller::pool(const wire::Address& gid) {
+  Answer answer = VERBENA_TRY(ask({.kind = Request::Kind::kPool, .gid = gid}));
+  SocketPool pool;
+  for (sys::OwnedFd& socket : answer.descriptors) pool.push_back(sys::move_high(std::move(socket)));
+  if (!is_pool(pool, gid))
+    return fail(std::errc::bad_message,
+                fmt::format("what {} handed over is no pool of sockets at {}",
+                            describe_process(pid_), wire::to_string(gid)));
+  return pool;
+}
+
+Result<void> Caller::add_pool(const wire::Address& gid, const SocketPool& pool) {
+  std::array<int, kSlots> sockets{};
+  for (std::size_t i = 0; i < kSlots; ++i) sockets[i] = pool[i].get();
+  VERBENA_TRY(ask({.kind = Request::Kind::kAddPool, .gid = gid}, sockets));
+  return {};
+}
+
+Result<void> Caller::look() {
+  VERBENA_TRY(ask({.kind = Request::Kind::kLook}));
+  return {};
+}
+
+Result<std::vector<QueuePairReport>> Caller::queue_pairs(std::uint32_t above) {
+  return VERBENA_TRY(ask({.kind = Request::Kind::kQueuePairs, .above = above})).reports;
 }
 
 }  // namespace verbena::nic

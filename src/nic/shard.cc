@@ -61,11 +61,13 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
              engine::MemoryLookup& memory, AsyncEvents& events, std::function<void()> wake)
     : slot_(attachment.slot),
       link_(std::move(attachment.link)),
+      counters_(std::move(attachment.counters)),
       icrc_(mode_of(config.icrc)),
-      engine_(engine_config(config), memory),
+      engine_(engine_config(config), memory, *counters_),
       events_(events),
       wake_(std::move(wake)),
-      next_number_(static_cast<std::uint32_t>(seed % kNumbers)) {}
+      next_number_(static_cast<std::uint32_t>(seed % kNumbers)),
+      up_(attachment.port.up) {}
 
 void Shard::poll(Time now, Acks acks) {
   if (!gate_.try_enter()) return;
@@ -210,8 +212,31 @@ void Shard::flush(Time now) {
   }
 }
 
-engine::Counters Shard::counters(Time now) {
-  return change(now, [&] { return engine_.counters(); });
+void Shard::refresh_link(bool up, Time now) {
+  change(now, [&] {
+    up_ = up;
+    link_->refresh();
+    return 0;
+  });
+}
+
+std::size_t Shard::report(std::uint32_t above, std::span<QueuePairReport> to, Time now) {
+  return change(now, [&] {
+    std::size_t count = 0;
+    for (auto qp = queue_pairs_.upper_bound(above); qp != queue_pairs_.end() && count < to.size();
+         ++qp) {
+      const engine::QueuePair& transport = *qp->second->transport;
+      const engine::QpAttributes& attributes = engine_.attributes(transport);
+      to[count++] = {.number = qp->first,
+                     .type = qp->second->type(),
+                     .state = engine_.state(transport),
+                     .destination_qp = attributes.destination_qp,
+                     .source = attributes.path.source,
+                     .destination = attributes.path.destination,
+                     .counters = engine::values_of(engine_.counters(transport))};
+    }
+    return count;
+  });
 }
 
 std::size_t Shard::turn(Time now, Acks acks, Receive receive_too) {
@@ -245,7 +270,12 @@ void Shard::serve_doorbells(Time now) {
 std::size_t Shard::receive(Time now) {
   const std::size_t count = link_->receive(segments_, now);
   if (count == 0) return 0;
+  if (!up_) {
+    counters_->port_down_drops.add(count);
+    return count;
+  }
   const std::size_t good = icrc_.filter(std::span(segments_).first(count));
+  if (good != count) counters_->bad_icrc.add(count - good);
   engine_.handle_batch(std::span(segments_).first(good), now);
   dirty_ = true;
   return count;
@@ -278,9 +308,14 @@ bool Shard::transmit(Time now, Acks acks) {
 // lost on the way, and the window (`EngineConfig::window_max`) keeps one peer's packets within an
 // ordinary socket buffer, so that this is rare.
 void Shard::send(std::span<const wire::Train> trains, Time now) {
+  if (!up_) {
+    for (const wire::Train& train : trains) counters_->port_down_drops.add(train.count);
+    return;
+  }
   for (int tries = 0; !trains.empty() && tries < kSendTries; ++tries) {
     trains = trains.subspan(std::min(link_->send(trains, now), trains.size()));
   }
+  for (const wire::Train& train : trains) counters_->send_drops.add(train.count);
 }
 
 void Shard::fail_overrun(Time now) {

@@ -22,6 +22,7 @@
 #include "nic/gate.h"
 #include "nic/host.h"
 #include "nic/queue_pair.h"
+#include "nic/queue_pair_report.h"
 #include "wire/train.h"
 
 namespace verbena::nic {
@@ -75,7 +76,11 @@ class Shard {
   void pass(Time now);
   /// Sends the acknowledgements that are held.
   void flush(Time now);
-  [[nodiscard]] engine::Counters counters(Time now);
+  [[nodiscard]] engine::Counters counters() const { return *counters_; }
+  /// The port's addresses may have changed; while it is not `up` nothing is sent or received.
+  void refresh_link(bool up, Time now);
+  /// As Nic::report_queue_pairs().
+  [[nodiscard]] std::size_t report(std::uint32_t above, std::span<QueuePairReport> to, Time now);
 
   /// A completion queue overflowed: at the end of the turn its queue pairs go to ERR.
   void note_overrun() { overruns_.store(true, std::memory_order_release); }
@@ -110,6 +115,7 @@ class Shard {
 
   std::uint8_t slot_;
   std::unique_ptr<link::Link> link_;
+  std::shared_ptr<engine::Counters> counters_;
   link::IcrcCheck icrc_;
   engine::Engine engine_;
   AsyncEvents& events_;
@@ -121,6 +127,7 @@ class Shard {
   // Inside the gate.
   std::map<std::uint32_t, QueuePair*> queue_pairs_;  ///< by number
   std::uint32_t next_number_;                        ///< the low 18 bits to try next
+  bool up_;                                          ///< the port
   bool dirty_ = false;  ///< the engine may have something to send or to tell
   bool more_ = false;   ///< a turn ended before the engine had sent everything
   bool wake_wanted_ = false;

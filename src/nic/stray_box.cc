@@ -88,6 +88,7 @@ void StrayBox::hand_on(std::uint8_t slot, std::span<const wire::Segment> segment
             .count = static_cast<std::uint16_t>(segments.size()),
             .source_port = path.source_port,
             .source = path.source.gid,
+            .destination = path.destination.gid,
             .traffic_class = path.traffic_class,
             .hop_limit = path.hop_limit};
   std::array<iovec, 1 + kMost> pieces;
@@ -128,7 +129,7 @@ std::size_t StrayBox::take(std::span<wire::Segment> segments) {
     segment = {
         .datagram = ConstBytes(buffer_.data(), buffer_.size()).subspan(offset_, datagram.size),
         .path = {.source = {.gid = head_.source},
-                 .destination = address_,
+                 .destination = {.gid = head_.destination},
                  .source_port = head_.source_port,
                  .traffic_class = head_.traffic_class,
                  .hop_limit = head_.hop_limit},

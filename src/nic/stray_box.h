@@ -76,6 +76,7 @@ class StrayBox {
     std::uint16_t count = 0;
     std::uint16_t source_port = 0;
     std::array<std::byte, 16> source{};
+    std::array<std::byte, 16> destination{};  ///< one of the port's GIDs
     std::uint8_t traffic_class = 0;
     std::uint8_t hop_limit = 0;
     std::array<std::byte, 2> reserved{};

@@ -17,7 +17,9 @@ constexpr int kForeignDeliveries = 4;
 StrayLink::StrayLink(std::unique_ptr<link::Link> inner, std::unique_ptr<StrayBox> box)
     : inner_(std::move(inner)),
       box_(std::move(box)),
-      descriptors_{inner_->descriptors().front(), box_->descriptor()} {}
+      descriptors_(inner_->descriptors().begin(), inner_->descriptors().end()) {
+  descriptors_.push_back(box_->descriptor());
+}
 
 StrayLink::~StrayLink() {
   const StrayBox::Counters& counters = box_->counters();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/time.h"
 #include "link/link.h"
@@ -42,6 +43,7 @@ class StrayLink final : public link::Link {
   }
   void report_ip_headers() override { inner_->report_ip_headers(); }
   [[nodiscard]] std::span<const int> descriptors() const override { return descriptors_; }
+  void refresh() override { inner_->refresh(); }
   void use_single_packets(const wire::Address& destination) override {
     inner_->use_single_packets(destination);
   }
@@ -54,7 +56,7 @@ class StrayLink final : public link::Link {
 
   std::unique_ptr<link::Link> inner_;
   std::unique_ptr<StrayBox> box_;
-  std::array<int, 2> descriptors_;
+  std::vector<int> descriptors_;
   Time next_look_ = Time::min();
   std::array<wire::Segment, StrayBox::kMost> strays_{};  ///< on their way to other slots
 };

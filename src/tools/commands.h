@@ -25,6 +25,9 @@ void add_devices_command(CLI::App& app, Invocation& invocation);
 void add_demo_command(CLI::App& app, Invocation& invocation);
 void add_doctor_command(CLI::App& app, Invocation& invocation);
 void add_settings_command(CLI::App& app, Invocation& invocation);
+void add_counters_command(CLI::App& app, Invocation& invocation);
+void add_port_command(CLI::App& app, Invocation& invocation);
+void add_gid_command(CLI::App& app, Invocation& invocation);
 
 /// Cuts `verbena run --log info ib_write_bw -a` into Verbena's own part and the program with its
 /// arguments, which begins after `--`, or at the first word that is neither an option nor an

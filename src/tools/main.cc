@@ -17,6 +17,8 @@ constexpr const char* kFooter = R"(Examples:
   verbena run ibv_devinfo -v                   any verbs program, on the software NIC
   verbena run --pcap all.pcapng ib_write_bw &
   verbena run ib_write_bw localhost            a server and its client
+  verbena counters --qp                        what went over the wire, by queue pair
+  verbena port down                            pull the cable while they run
 
 Settings are in ~/.config/verbena/verbena.toml and VERBENA_* variables (docs/settings.md).
 
@@ -43,6 +45,9 @@ int main(int argc, char** argv) {
   add_demo_command(app, invocation);
   add_settings_command(app, invocation);
   add_doctor_command(app, invocation);
+  add_counters_command(app, invocation);
+  add_port_command(app, invocation);
+  add_gid_command(app, invocation);
 #ifdef VERBENA_SIM
   verbena::sim::add_sim_command(app, invocation.status);
 #endif

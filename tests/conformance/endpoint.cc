@@ -26,7 +26,7 @@ void check(const Result<void>& result) {
 }  // namespace
 
 Endpoint::Endpoint(const EndpointConfig& config, engine::MemoryLookup& memory)
-    : engine(engine_config(), memory), config_(config) {
+    : engine(engine_config(), memory, counts), config_(config) {
   using namespace engine;
   qp = engine
            .create({.number = config.local_qp,

@@ -76,6 +76,7 @@ class Endpoint {
   engine::ReceiveQueue receives{kDepth, 4};
   Sink sent;
   Sink received;
+  engine::Counters counts;
   engine::Engine engine;
   engine::QueuePair* qp = nullptr;
 

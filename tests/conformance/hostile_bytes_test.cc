@@ -215,7 +215,7 @@ TEST(HostileBytes, Datagrams) {
     Opcode opcode;
     std::size_t payload;
     std::uint32_t qkey;
-    std::uint64_t engine::Counters::* counter;
+    Counter engine::Counters::* counter;
   };
   const Case cases[] = {
       {"Q_Key", Opcode::kUdSendOnly, 16, Victim::kQkey ^ 1, &engine::Counters::wrong_qkey},

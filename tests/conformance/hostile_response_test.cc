@@ -148,7 +148,7 @@ TEST_F(HostileResponses, ReservedSyndromes) {
       expect_ignored(victim, answer(victim, test.kind, value, kPsn));
       expect_ignored(victim, answer(victim, test.kind, value, kPsn + 1));
       EXPECT_EQ(victim.counters().malformed, 2u);
-      EXPECT_EQ(victim.counters().naks_received, 0u);
+      EXPECT_EQ(engine::naks_received(victim.counters()), 0u);
       EXPECT_EQ(victim.counters().retransmitted, 0u);
       expect_done(victim, answer(victim, Aeth::Kind::kAck, 31, kPsn));
       victim.end.sent.completions.clear();

@@ -189,7 +189,7 @@ inline void expect_outcome(Victim& victim, const std::deque<SentPacket>& answers
   }
   if (fatal(outcome)) {
     EXPECT_EQ(answers.size(), 1u);
-    EXPECT_EQ(victim.counters().naks_sent, 1u);
+    EXPECT_EQ(engine::naks_sent(victim.counters()), 1u);
   }
 }
 
