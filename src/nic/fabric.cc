@@ -213,8 +213,8 @@ std::unique_ptr<StrayBox> Fabric::try_take(std::size_t slot) {
   if (!directory_.lock(slot)) return nullptr;
   // The names may outlive their process in a forked child that does not know of us: leave the slot.
   auto listener = listen_at(slot_name(address_, slot));
-  auto box = StrayBox::open(address_, static_cast<std::uint8_t>(slot), directory_,
-                            surroundings_.ledger);
+  auto box =
+      StrayBox::open(address_, static_cast<std::uint8_t>(slot), directory_, surroundings_.ledger);
   if (!listener || !box || !reception_->open(slot, std::move(*listener))) {
     directory_.unlock(slot);
     return nullptr;

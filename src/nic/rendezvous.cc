@@ -21,7 +21,6 @@ constexpr int kInterruptions = 4;
 constexpr int kLockAttempts = 1500;
 constexpr timespec kLockPause{.tv_sec = 0, .tv_nsec = 2'000'000};
 
-
 std::optional<ucred> peer_of(int fd) {
   ucred peer{};
   socklen_t size = sizeof peer;
