@@ -82,7 +82,7 @@ class StrayLinkTest : public ::testing::Test {
 
   const wire::Address at_ = address("127.77.9.1");
   ForkLedger ledger_;
-  FabricDirectory directory_ = FabricDirectory::create(ledger_).value();
+  FabricDirectory directory_ = FabricDirectory::create(ledger_, at_).value();
   End one_{at_, 1, directory_, ledger_};
   End two_{at_, 2, directory_, ledger_};
   Time now_{};
