@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "compat/device_table.h"
 #include "compat/errno.h"
+#include "compat/fault_signals.h"
 #include "compat/objects.h"
 #include "compat/open_contexts.h"
 #include "compat/real.h"
@@ -45,6 +46,7 @@ Result<ibv_context*> open_device(Device& device) {
     log(LogLevel::kError, "cannot open {}: {}", device.config.name, opened.error().message);
     return std::unexpected(opened.error());
   }
+  watch_faults();
   auto context = std::make_unique<Context>(device, std::move(*opened));
   enter_context(*context);
   return context.release()->plain();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Protection domains and memory regions: ibv_alloc_pd(3), ibv_reg_mr(3), ibv_rereg_mr(3).
 #include "compat/errno.h"
+#include "compat/fault_signals.h"
 #include "compat/memory_check.h"
 #include "compat/objects.h"
 #include "compat/real.h"
@@ -59,6 +60,7 @@ Result<nic::MemoryRegion*> register_region(Context& context, Pd& pd, void* addre
     return fail(std::errc::invalid_argument, "the region wraps around");
   }
   VERBENA_TRY(populate(address, length, (rights & engine::kLocalWrite) != 0));
+  watch_faults();
   return context.nic->register_memory(pd.domain, static_cast<std::byte*>(address), length, iova,
                                       rights);
 }

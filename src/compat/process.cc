@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "compat/device_table.h"
+#include "compat/fault_signals.h"
 #include "compat/file_tree.h"
 #include "compat/open_contexts.h"
 
@@ -33,6 +34,7 @@ void after_fork_in_parent() {
 void after_fork_in_child() {
   detail::process_generation.fetch_add(1, std::memory_order_relaxed);
   abandon_live_host();
+  keep_watching_faults();
   unlock_contexts();
   unlock_table();
   unlock_file_tree();

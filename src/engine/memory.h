@@ -15,6 +15,7 @@ enum class MemoryError : std::uint8_t {
   kProtectionDomain,
   kRange,
   kAccess,
+  kAbsent,  ///< the key is right, and the program took the memory away: never said by lookup()
 };
 
 /// The engine's one way to memory. Called with the shard held, for each piece that a packet or a

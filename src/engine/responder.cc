@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
+#include "base/fault_guard.h"
 #include "engine/mutants.h"
 #include "engine/psn.h"
 #include "engine/queue_pair.h"
@@ -21,6 +23,22 @@ bool ends(wire::Place place) { return place == wire::Place::kLast || place == wi
 /// A request without bytes has no range, and its key is not looked at (C9-88).
 bool has_range(const wire::Reth& reth) {
   return reth.dma_length != 0 || mutant(Mutant::kZeroLengthChecked);
+}
+
+/// Does an atomic to an aligned word and returns what it was before; nothing when its memory went
+/// away.
+std::optional<std::uint64_t> change_word(Bytes bytes, const wire::AtomicEth& request, bool adds) {
+  std::uint64_t original = request.compare;
+  const auto change = [&] {
+    std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(bytes.data()));
+    if (adds) {
+      original = word.fetch_add(request.swap_or_add);
+    } else {
+      word.compare_exchange_strong(original, request.swap_or_add);
+    }
+  };
+  if (!guarded(bytes.data(), bytes.size(), change)) return std::nullopt;
+  return original;
 }
 
 }  // namespace
@@ -177,7 +195,9 @@ void Responder::execute_write(const wire::Packet& packet) {
     const auto bytes =
         core_.memory.lookup(write_rkey_, write_address_, size, kRemoteWrite, qp_.config().pd);
     if (!bytes) return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
-    place(bytes->data(), packet.payload);
+    // The program took the memory away, but the region still names it: as with a key that does not.
+    if (!place(bytes->data(), packet.payload))
+      return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
   }
   write_address_ += size;
   write_left_ -= size;
@@ -260,13 +280,10 @@ void Responder::execute_atomic(const wire::Packet& packet) {
   }
   if (answers_.size() >= answers_limit_) return;
 
-  std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(bytes->data()));
-  std::uint64_t original = request.compare;
-  if (packet.info().operation == wire::Operation::kFetchAdd) {
-    original = word.fetch_add(request.swap_or_add);
-  } else {
-    word.compare_exchange_strong(original, request.swap_or_add);
-  }
+  const bool adds = packet.info().operation == wire::Operation::kFetchAdd;
+  const auto done = change_word(*bytes, request, adds);
+  if (!done) return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
+  const std::uint64_t original = *done;
   msn_ = (msn_ + 1) & wire::kMask24;
   const std::uint32_t psn = packet.bth.psn;
   const SavedAtomic saved{.psn = psn, .msn = msn_, .original = original};

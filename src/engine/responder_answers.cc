@@ -107,9 +107,9 @@ bool Responder::send_read(TrainBatch& batch, Answer& answer) {
   if (size != 0) {
     const auto bytes = core_.memory.lookup(answer.rkey, answer.address + offset, size, kRemoteRead,
                                            qp_.config().pd);
-    if (!bytes) {
-      // The region went away since the request was checked: a NAK takes the place of this answer
-      // and all later ones.
+    if (!bytes || !present(*bytes)) {
+      // The region or its memory went away since the request was checked: a NAK takes the place of
+      // this answer and all later ones.
       const std::uint32_t psn = answer.psn;
       answers_.resize(static_cast<std::size_t>(&answer - answers_.data()));
       refuse_at(psn, wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);

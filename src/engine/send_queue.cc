@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/fault_guard.h"
 #include "engine/mutants.h"
 
 namespace verbena::engine {
@@ -16,6 +17,18 @@ std::uint64_t total_length(std::span<const Sge> pieces) {
   std::uint64_t total = 0;
   for (const Sge& piece : pieces) total += piece.length;
   return total;
+}
+
+/// Inline data come from the caller's own address space: no key is looked up (ibv_post_send(3)).
+/// False when there is no memory.
+bool copy_inline(std::byte* to, std::span<const Sge> pieces) {
+  for (const Sge& piece : pieces) {
+    const auto* const from = reinterpret_cast<const void*>(piece.address);  // NOLINT
+    const std::size_t size = piece.length;
+    if (size != 0 && !guarded(from, size, [=] { std::memcpy(to, from, size); })) return false;
+    to += size;
+  }
+  return true;
 }
 
 }  // namespace
@@ -52,14 +65,8 @@ Result<void> SendQueue::post(const SendRequest& request) {
     wqe.inline_bytes = {reinterpret_cast<const std::byte*>(pieces->address), wqe.length};  // NOLINT
   } else if (request.inline_data) {
     std::byte* const start = inline_.data() + std::size_t{tail & mask_} * max_inline_;
-    std::byte* to = start;
-    for (const Sge& piece : request.pieces) {
-      // Inline data come from the caller's own address space: no key is looked up
-      // (ibv_post_send(3)).
-      if (piece.length != 0)
-        std::memcpy(to, reinterpret_cast<const void*>(piece.address), piece.length);  // NOLINT
-      to += piece.length;
-    }
+    if (!copy_inline(start, request.pieces))
+      return fail(std::errc::bad_address, "the inline data are not there");
     wqe.inline_bytes = {start, wqe.length};
   }
   tail_.store(tail + 1, std::memory_order_release);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/fault_guard.h"
 #include "wire/copy.h"
 
 namespace verbena::engine {
@@ -12,6 +13,7 @@ namespace {
 
 constexpr std::size_t kTail = 64;  // one cache line
 constexpr std::size_t kWord = sizeof(std::uint64_t);
+constexpr std::size_t kPage = 4096;  ///< the smallest that memory goes away by
 
 /// Calls visit(address, length, lkey) for the parts of the list that [offset, offset + length)
 /// touches.
@@ -44,6 +46,8 @@ std::expected<std::span<const ConstBytes>, MemoryError> TrainBatch::gather(
                                     const auto bytes =
                                         memory.lookup(lkey, address, part, kLocalRead, pd);
                                     if (!bytes) return std::unexpected(bytes.error());
+                                    if (!present(*bytes))
+                                      return std::unexpected(MemoryError::kAbsent);
                                     gather_[gathered_++] = *bytes;
                                     return {};
                                   });
@@ -61,7 +65,8 @@ std::expected<void, MemoryError> scatter(const MemoryLookup& memory, std::span<c
                            std::uint32_t lkey) -> std::expected<void, MemoryError> {
                          const auto bytes = memory.lookup(lkey, address, part, kLocalWrite, pd);
                          if (!bytes) return std::unexpected(bytes.error());
-                         place(bytes->data(), data.first(part));
+                         if (!place(bytes->data(), data.first(part)))
+                           return std::unexpected(MemoryError::kAbsent);
                          data = data.subspan(part);
                          return {};
                        });
@@ -80,7 +85,20 @@ std::expected<void, MemoryError> check_pieces(const MemoryLookup& memory,
   return {};
 }
 
-void place(std::byte* to, ConstBytes data) {
+bool present(ConstBytes bytes) {
+  return guarded(bytes.data(), bytes.size(), [bytes] {
+    const auto look = [](const std::byte* at) {
+      static_cast<void>(*static_cast<const volatile std::byte*>(at));
+    };
+    const std::size_t before = reinterpret_cast<std::uintptr_t>(bytes.data()) % kPage;
+    if (!bytes.empty()) look(bytes.data());
+    for (std::size_t at = kPage - before; at < bytes.size(); at += kPage) look(bytes.data() + at);
+  });
+}
+
+namespace {
+
+void store(std::byte* to, ConstBytes data) {
   const auto address = reinterpret_cast<std::uintptr_t>(to);
   if (data.size() == kWord && address % kWord == 0) {
     std::uint64_t word = 0;
@@ -96,6 +114,12 @@ void place(std::byte* to, ConstBytes data) {
     data = data.subspan(front);
   }
   if (!data.empty()) std::memmove(to, data.data(), data.size());
+}
+
+}  // namespace
+
+bool place(std::byte* to, ConstBytes data) {
+  return guarded(to, data.size(), [=] { store(to, data); });
 }
 
 }  // namespace verbena::engine

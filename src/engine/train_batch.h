@@ -41,7 +41,8 @@ class TrainBatch {
     return std::span<const ConstBytes>(gather_).subspan(gathered_++, 1);
   }
 
-  /// The bytes [offset, offset + length) of a scatter/gather list, each piece looked up anew.
+  /// The bytes [offset, offset + length) of a scatter/gather list, each piece looked up anew and
+  /// present().
   [[nodiscard]] std::expected<std::span<const ConstBytes>, MemoryError> gather(
       const MemoryLookup& memory, std::span<const Sge> pieces, std::uint64_t offset,
       std::uint64_t length, std::uint32_t pd);
@@ -53,6 +54,10 @@ class TrainBatch {
   std::size_t used_ = 0;
   std::size_t gathered_ = 0;
 };
+
+/// Whether memory that a train is to carry is there: reads a byte of each page. The program may
+/// take it away before the link copies it; the packet is then lost, and this finds it at the retry.
+[[nodiscard]] bool present(ConstBytes bytes);
 
 /// Copies `data` to byte `offset` of a scatter list, each piece looked up with local write access.
 /// Nothing is written beyond the list; the caller checked that the data fit.
@@ -67,7 +72,8 @@ class TrainBatch {
                                                             std::uint32_t access, std::uint32_t pd);
 
 /// Copies so that the last bytes become visible last, for programs that poll memory, and an aligned
-/// word in one move.
-void place(std::byte* to, ConstBytes data);
+/// word in one move. False when memory there is missing or may not be written; some bytes may have
+/// been placed.
+[[nodiscard]] bool place(std::byte* to, ConstBytes data);
 
 }  // namespace verbena::engine

@@ -98,8 +98,8 @@ void CaptureLink::capture(const wire::Train& train, Time now) {
     const std::size_t size = packet.wire_size();
     const std::uint16_t identification = batch_.place(train, size, false);
     std::byte* const to = begin_frame(path, identification, size);
-    wire::write_packet(sent, packet, identification, Bytes(to, size));
-    end_frame(path, size, now, Direction::kOut);
+    if (wire::write_packet(sent, packet, identification, Bytes(to, size)) != 0)
+      end_frame(path, size, now, Direction::kOut);
   }
 }
 

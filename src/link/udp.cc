@@ -123,14 +123,18 @@ std::size_t UdpLink::send(std::span<const wire::Train> trains, Time) {
         if (!flush(trains, unsent)) return unsent.train;
         single = is_single(train.path->destination);
       }
-      stage(train, packet, index);
+      if (stage(train, packet, index)) continue;
+      if (!flush(trains, unsent)) return unsent.train;
+      pass(trains, unsent, 1);
+      batch_.begin();
     }
   }
   static_cast<void>(flush(trains, unsent));
   return unsent.train;
 }
 
-void UdpLink::stage(const wire::Train& train, const wire::TrainPacket& packet,
+/// False when the payload's memory went away.
+bool UdpLink::stage(const wire::Train& train, const wire::TrainPacket& packet,
                     std::uint16_t index) {
   if (index == 0) {
     path_ = *train.path;
@@ -141,12 +145,22 @@ void UdpLink::stage(const wire::Train& train, const wire::TrainPacket& packet,
   std::byte* const to = staging_.data() + staged_;
   const std::size_t size = packet.wire_size();
   std::memcpy(to, packet.headers.data(), packet.header_size);
-  wire::copy_payload(train, packet, to + packet.header_size);
+  if (!wire::copy_payload(train, packet, to + packet.header_size)) return false;
   std::byte* const end =
       std::fill_n(to + packet.header_size + packet.payload_size, packet.pad_count, std::byte{0});
   wire::store_icrc(end, icrc_.icrc(path_, index, ConstBytes(to, size - wire::kIcrcSize)));
   staged_ += size;
   ++segments_;
+  return true;
+}
+
+/// Moves `position` over packets that are done with.
+void UdpLink::pass(std::span<const wire::Train> trains, Position& position, std::uint32_t packets) {
+  position.packet += packets;
+  while (position.train < trains.size() && position.packet >= trains[position.train].count) {
+    position.packet -= trains[position.train].count;
+    ++position.train;
+  }
 }
 
 /// Sends what is staged and moves `unsent` behind what left. False when the way out is full; what
@@ -157,11 +171,7 @@ bool UdpLink::flush(std::span<const wire::Train> trains, Position& unsent) {
   const bool all = sent == segments_;
   staged_ = 0;
   segments_ = 0;
-  unsent.packet += sent;
-  while (unsent.train < trains.size() && unsent.packet >= trains[unsent.train].count) {
-    unsent.packet -= trains[unsent.train].count;
-    ++unsent.train;
-  }
+  pass(trains, unsent, sent);
   if (all) return true;
   ++counters_.would_block;
   const wire::Bth& bth = trains[unsent.train].head.bth;

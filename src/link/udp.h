@@ -41,7 +41,8 @@ struct UdpCounters {
 /// first in the next send() (same queue pair and PSN), it goes on where it stopped. If the caller
 /// sends something else instead, the packets that did leave are as good as duplicates, which the
 /// transport tolerates. A packet that the kernel refuses for another reason counts as taken: it is
-/// lost, as on a network, and the transport's business.
+/// lost, as on a network, and the transport's business. So is one whose memory went away since the
+/// transport looked.
 ///
 /// Receiving takes one delivery of the kernel (a batch, with UDP_GRO) a call at first, so that the
 /// answer to a single packet leaves without another system call, and all there are while a stream
@@ -88,7 +89,9 @@ class UdpLink final : public Link {
   [[nodiscard]] bool is_single(const wire::Address& destination) const;
   void make_single(const wire::Address& destination);
   [[nodiscard]] std::uint32_t first_packet(const wire::Train& train) const;
-  void stage(const wire::Train& train, const wire::TrainPacket& packet, std::uint16_t index);
+  [[nodiscard]] bool stage(const wire::Train& train, const wire::TrainPacket& packet,
+                           std::uint16_t index);
+  static void pass(std::span<const wire::Train> trains, Position& position, std::uint32_t packets);
   [[nodiscard]] bool flush(std::span<const wire::Train> trains, Position& unsent);
   [[nodiscard]] std::uint32_t send_staged();
   [[nodiscard]] std::uint32_t send_singly();

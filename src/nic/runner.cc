@@ -9,8 +9,10 @@
 #include <array>
 #include <csignal>
 #include <span>
+#include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 
 namespace verbena::nic {
 namespace {
@@ -69,10 +71,12 @@ Result<void> Runner::start() {
                                                            std::generic_category().message(error)));
   }
   // The program's handlers run in the program's threads.
-  sigset_t all;
+  sigset_t blocked;
   sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  ::sigfillset(&blocked);
+  ::sigdelset(&blocked, SIGSEGV);
+  ::sigdelset(&blocked, SIGBUS);
+  ::pthread_sigmask(SIG_SETMASK, &blocked, &before);
   pthread_attr_t attributes;
   ::pthread_attr_init(&attributes);
   ::pthread_attr_setstacksize(&attributes, kStackSize);
@@ -263,10 +267,23 @@ void Runner::sleep(Time until) {
       sys::epoll_wait(epoll_.get(), events.data(), events.size(), for_ever ? nullptr : &timeout);
   sleeping_.store(false);
   wakeups_.fetch_add(1, std::memory_order_relaxed);
+  if (count < 0 && errno != EINTR) return miss_descriptors();
   if (count <= 0) return;
   const std::scoped_lock lock(mutex_);
   for (const epoll_event& event : std::span(events).first(static_cast<std::size_t>(count)))
     dispatch(event.data.fd);
+}
+
+/// The program closed what it does not know, past the C library. What is sent fails from now on,
+/// and connections end as if the peer were silent: their time-outs still pass.
+void Runner::miss_descriptors() {
+  if (!std::exchange(missed_, true))
+    log(LogLevel::kError,
+        "the program closed descriptors of the NIC, which cannot work without them: its "
+        "connections "
+        "end when their retries are used up");
+  const timespec pause{.tv_sec = 0, .tv_nsec = kBackOff.count()};
+  sys::ppoll(nullptr, 0, &pause);
 }
 
 /// With the mutex held.

@@ -36,7 +36,8 @@ class Driven {
 
 /// The process's one background thread, "verbena-runner": it drives NICs while no application
 /// thread does, because one-sided operations and acknowledgements must go on, and answers those who
-/// join an address. It blocks every signal and sleeps in epoll when there is nothing to do.
+/// join an address. It blocks every signal but the two of faults, which memory that the program
+/// took away may cause in it, and sleeps in epoll when there is nothing to do.
 ///
 /// While an application thread polls a NIC, the runner leaves it alone: it takes the NIC's sockets
 /// out of epoll, since waking up for each packet would cost the poller microseconds, and looks
@@ -108,6 +109,7 @@ class Runner final : public Watcher {
   /// Something waited for the runner while it was away.
   void note_miss(Entry& entry, Time now);
   void sleep(Time until);
+  void miss_descriptors();
   void dispatch(int fd);
 
   std::function<Time()> clock_;
@@ -126,6 +128,7 @@ class Runner final : public Watcher {
   pthread_t thread_{};
   std::vector<Entry> entries_;
   std::vector<Watch> watches_;
+  bool missed_ = false;  ///< the thread's own
 };
 
 }  // namespace verbena::nic

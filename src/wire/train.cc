@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/fault_guard.h"
 #include "wire/copy.h"
 #include "wire/icrc.h"
 
@@ -33,22 +34,24 @@ TrainPacket packet_at(const Train& train, std::uint32_t index) {
   return packet;
 }
 
-void copy_payload(const Train& train, const TrainPacket& packet, std::byte* to) {
+bool copy_payload(const Train& train, const TrainPacket& packet, std::byte* to) {
   std::size_t skip = packet.payload_offset;
   std::size_t left = packet.payload_size;
   for (const ConstBytes piece : train.gather) {
-    if (left == 0) return;
+    if (left == 0) return true;
     if (skip >= piece.size()) {
       skip -= piece.size();
       continue;
     }
     const std::size_t size = std::min(left, piece.size() - skip);
-    copy_bytes(to, piece.data() + skip, size);
+    const std::byte* const from = piece.data() + skip;
+    if (!guarded(from, size, [=] { copy_bytes(to, from, size); })) return false;
     to += size;
     left -= size;
     skip = 0;
   }
   VERBENA_CHECK(left == 0);
+  return true;
 }
 
 std::size_t write_packet(const Train& train, const TrainPacket& packet,
@@ -56,7 +59,7 @@ std::size_t write_packet(const Train& train, const TrainPacket& packet,
   const std::size_t size = packet.wire_size();
   VERBENA_CHECK(to.size() >= size);
   std::memcpy(to.data(), packet.headers.data(), packet.header_size);
-  copy_payload(train, packet, to.data() + packet.header_size);
+  if (!copy_payload(train, packet, to.data() + packet.header_size)) return 0;
   std::byte* end = to.data() + packet.header_size + packet.payload_size;
   end = std::fill_n(end, packet.pad_count, std::byte{0});
   store_icrc(end, icrc(*train.path, identification, to.first(size - kIcrcSize)));

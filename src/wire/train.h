@@ -52,11 +52,12 @@ struct TrainPacket {
 [[nodiscard]] TrainPacket packet_at(const Train& train, std::uint32_t index);
 
 /// Copies the payload of a packet out of the train's gather list. `to` has at least
-/// packet.payload_size bytes.
-void copy_payload(const Train& train, const TrainPacket& packet, std::byte* to);
+/// packet.payload_size bytes. False when some of the memory went away: the packet cannot be sent.
+[[nodiscard]] bool copy_payload(const Train& train, const TrainPacket& packet, std::byte* to);
 
 /// Writes a packet as it stands on the wire, payload gathered, padded, ICRC for `identification`
-/// appended. `to` has at least packet.wire_size() bytes. Returns the bytes written.
+/// appended. `to` has at least packet.wire_size() bytes. Returns the bytes written; 0 when memory
+/// of the gather list went away.
 std::size_t write_packet(const Train& train, const TrainPacket& packet,
                          std::uint16_t identification, Bytes to);
 

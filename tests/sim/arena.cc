@@ -36,15 +36,18 @@ void fill_pattern(Bytes bytes, Random& random) {
 Arena::Arena(std::size_t index) : shadow_(kSize) {
   VERBENA_CHECK(index < kMaxArenas);
   auto* const wanted = reinterpret_cast<void*>(kBase + index * kStride);
-  void* const mapped = ::mmap(wanted, kSize, PROT_READ | PROT_WRITE,
+  void* const mapped = ::mmap(wanted, kBrittle.end(), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   VERBENA_CHECK(mapped == wanted);
   base_ = static_cast<std::byte*>(mapped);
 }
 
-Arena::~Arena() { ::munmap(base_, kSize); }
+Arena::~Arena() { ::munmap(base_, kBrittle.end()); }
+
+void Arena::lose() { VERBENA_CHECK(::mprotect(at(kLost.offset), kLost.size, PROT_NONE) == 0); }
 
 void Arena::reset(std::uint64_t seed) {
+  VERBENA_CHECK(::mprotect(at(kLost.offset), kLost.size, PROT_READ | PROT_WRITE) == 0);
   Random random(seed);
   fill_pattern({base_, kSize}, random);
   std::memcpy(shadow_.data(), base_, kSize);

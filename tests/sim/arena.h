@@ -33,6 +33,10 @@ class Arena {
  public:
   static constexpr std::uint32_t kSize = 3 << 20;
   static constexpr std::size_t kMaxArenas = 4;
+  static constexpr std::uint32_t kPage = 4096;
+  /// Behind the memory that is checked: a page that lose() takes away, between two that stay.
+  static constexpr Range kBrittle{kSize, 3 * kPage};
+  static constexpr Range kLost{kSize + kPage, kPage};
 
   /// `index` below kMaxArenas; one arena of an index lives at a time.
   explicit Arena(std::size_t index);
@@ -40,8 +44,10 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// Everything anew: contents from the seed, no range taken, all settled.
+  /// Everything anew: contents from the seed, no range taken, all settled, nothing lost.
   void reset(std::uint64_t seed);
+  /// Every access to kLost faults from now on, as if the program had unmapped it.
+  void lose();
 
   [[nodiscard]] std::byte* at(std::uint32_t offset) const { return base_ + offset; }
   [[nodiscard]] std::uint64_t address(std::uint32_t offset) const {

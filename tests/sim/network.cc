@@ -87,8 +87,9 @@ class Network::Port final : public link::Link {
     datagram->path = *train.path;
     datagram->identification = batch_.place(train, packet.wire_size(), false);
     datagram->bytes.resize(packet.wire_size());
-    wire::write_packet(train, packet, datagram->identification, datagram->bytes);
-    if (silent_) {
+    const std::size_t written =
+        wire::write_packet(train, packet, datagram->identification, datagram->bytes);
+    if (silent_ || written == 0) {
       network_.give_back(std::move(datagram));
     } else {
       network_.launch(std::move(datagram));

@@ -99,6 +99,11 @@ void Process::open() {
   make_region(small_, pd_, 512, IBV_ACCESS_LOCAL_WRITE);
   make_region(words_region_, pd_, kWords * 8, kAll);
   make_words();
+  brittle_.range = Arena::kBrittle;
+  brittle_.mr = ibv_reg_mr(pd_, arena().at(Arena::kBrittle.offset), Arena::kBrittle.size,
+                           static_cast<unsigned>(kAll));
+  if (brittle_.mr == nullptr) return world_.fail(name_ + ": ibv_reg_mr failed");
+  arena().lose();
   if (ibv_reg_mr(pd_, arena().at(0), 64, kRemoteWrite) != nullptr || errno != EINVAL) {
     return world_.fail(name_ + ": remote write without local write was granted");
   }
@@ -311,7 +316,8 @@ void Process::close() {
       expect(ibv_destroy_comp_channel(cq.channel), "ibv_destroy_comp_channel");
   }
   cqs_.clear();
-  for (Region* region : {&read_only_, &write_only_, &other_domain_, &small_, &words_region_}) {
+  for (Region* region :
+       {&read_only_, &write_only_, &other_domain_, &small_, &brittle_, &words_region_}) {
     expect(ibv_dereg_mr(region->mr), "ibv_dereg_mr");
   }
   expect(ibv_dereg_mr(whole_), "ibv_dereg_mr");
@@ -336,7 +342,8 @@ void Process::crash() {
     if (cq.channel != nullptr) ibv_destroy_comp_channel(cq.channel);
   }
   cqs_.clear();
-  for (Region* region : {&read_only_, &write_only_, &other_domain_, &small_, &words_region_}) {
+  for (Region* region :
+       {&read_only_, &write_only_, &other_domain_, &small_, &brittle_, &words_region_}) {
     ibv_dereg_mr(region->mr);
   }
   ibv_dereg_mr(whole_);

@@ -66,6 +66,8 @@ class Process {
   [[nodiscard]] const Region& write_only() const { return write_only_; }
   [[nodiscard]] const Region& other_domain() const { return other_domain_; }
   [[nodiscard]] const Region& small() const { return small_; }
+  /// Arena::kBrittle, of which kLost is gone.
+  [[nodiscard]] const Region& brittle() const { return brittle_; }
   [[nodiscard]] const Region& words_region() const { return words_region_; }
   [[nodiscard]] std::vector<Word>& words() { return words_; }
   /// Counts up whenever memory was wiped: what was posted to words before is void.
@@ -109,6 +111,7 @@ class Process {
   Region write_only_{};
   Region other_domain_{};
   Region small_{};
+  Region brittle_{};
   Region words_region_{};
   std::vector<Word> words_;
   std::uint32_t life_ = 0;

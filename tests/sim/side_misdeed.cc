@@ -54,6 +54,7 @@ bool Side::do_misdeed(Misdeed misdeed) {
     case Misdeed::kSilence: return go_silent();
     case Misdeed::kLocalKey:
     case Misdeed::kLocalRange:
+    case Misdeed::kLocalLost:
     case Misdeed::kAtomicLength: return wrong_local(misdeed, work);
     case Misdeed::kTooLong:
       if (terms_.prompt && credit() <= 0) return false;
@@ -132,6 +133,17 @@ bool Side::wrong_remote(Misdeed misdeed, SendWork& work) {
     case Misdeed::kReadOnly: in(peer_->process_.read_only()); break;
     case Misdeed::kWriteOnly: in(peer_->process_.write_only()); break;
     case Misdeed::kOtherDomain: in(peer_->process_.other_domain()); break;
+    case Misdeed::kRemoteLost: {
+      // From before the lost page, or within it, to within it or behind.
+      const Process::Region& brittle = peer_->process_.brittle();
+      const std::uint32_t before =
+          is_atomic(work.kind) ? 0 : static_cast<std::uint32_t>(random().below(Arena::kPage));
+      if (!is_atomic(work.kind))
+        work.length = before + static_cast<std::uint32_t>(random().between(1, 2 * Arena::kPage));
+      work.remote_address = peer_->process_.arena().address(Arena::kLost.offset - before);
+      work.rkey = brittle.mr->rkey;
+      break;
+    }
     case Misdeed::kQueuePairForbids: expected = IBV_WC_REM_INV_REQ_ERR; break;
     case Misdeed::kMisaligned:
       work.remote_address += random().between(1, 7);
@@ -184,6 +196,10 @@ bool Side::wrong_local(Misdeed misdeed, SendWork& work) {
     const ConstBytes bytes = process_.arena().bytes(work.pieces.front().range);
     work.data = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
     work.target = {peer_->zone_->range().offset, work.length};
+  } else if (misdeed == Misdeed::kLocalLost) {
+    work.pieces.push_back(
+        {{Arena::kLost.offset + static_cast<std::uint32_t>(random().below(512)), work.length},
+         process_.brittle().mr->lkey});
   } else {
     work.pieces = take_pieces(work.length, 1, work.buffers);
     work.pieces.back().lkey ^= kUnknownKey;

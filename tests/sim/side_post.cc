@@ -120,7 +120,12 @@ void Side::post_receive() {
   if (!bad_receive_ && !peer_->terms_.prompt &&
       random().chance_ppm(world_.plan().misdeed_ppm / 8)) {
     bad_receive_ = work.bad_key = true;
-    work.pieces.front().lkey ^= 0x00515151;
+    Piece& first = work.pieces.front();
+    if (random().below(2) == 0) {
+      first.lkey ^= 0x00515151;
+    } else {
+      first = {{Arena::kLost.offset, first.range.size}, process_.brittle().mr->lkey};
+    }
   }
   std::vector<ibv_sge> sges;
   sges.reserve(work.pieces.size());

@@ -9,9 +9,10 @@ namespace verbena::sim {
 
 std::string_view to_string(Misdeed misdeed) {
   constexpr std::array<std::string_view, static_cast<std::size_t>(Misdeed::kMisdeeds)> kNames = {
-      "none",        "unknown key", "stale key",     "beyond the end", "before start", "wrapping",
-      "read-only",   "write-only",  "other domain",  "qp forbids",     "too long",     "local key",
-      "local range", "misaligned",  "atomic length", "no receive",     "silence"};
+      "none",       "unknown key",   "stale key",  "beyond the end", "before start",
+      "wrapping",   "read-only",     "write-only", "other domain",   "remote lost",
+      "qp forbids", "too long",      "local key",  "local range",    "local lost",
+      "misaligned", "atomic length", "no receive", "silence"};
   return kNames[static_cast<std::size_t>(misdeed)];
 }
 

@@ -26,10 +26,12 @@ enum class Misdeed : std::uint8_t {
   kReadOnly,          ///< the region grants no remote writing or atomics
   kWriteOnly,         ///< it grants no remote reading or atomics
   kOtherDomain,       ///< the region's protection domain is another
+  kRemoteLost,        ///< the program took memory of its region away
   kQueuePairForbids,  ///< the responder's queue pair does not grant it
   kTooLong,           ///< for the receive
   kLocalKey,          ///< an unknown lkey in a gather or scatter list
   kLocalRange,        ///< a piece that leaves its region
+  kLocalLost,         ///< a piece whose memory the program took away
   kMisaligned,        ///< an atomic
   kAtomicLength,      ///< a result buffer that is not 8 bytes
   kNoReceive,         ///< none comes, and rnr_retry is finite
@@ -93,7 +95,7 @@ struct ReceiveWork {
   std::uint64_t id = 0;
   std::uint32_t length = 0;
   std::uint64_t order = 0;  ///< among all posts of the run
-  bool bad_key = false;
+  bool bad_key = false;     ///< or its memory is lost
   BufferPtr buffer{};
   std::vector<Piece> pieces{};
 };
