@@ -43,6 +43,9 @@ void clear_devices();
 [[nodiscard]] Result<std::vector<DeviceSpec>> live_devices();
 /// In a forked child: a host of its own, since the parent's is out of reach.
 [[nodiscard]] Result<nic::Host*> renewed_live_host();
+/// The lowest descriptor, from `from` on, that belongs to the host and that a program has no
+/// business with; -1 when there is none. Async-signal-safe.
+[[nodiscard]] int next_host_descriptor(int from);
 /// In a forked child, at once: lets go of the descriptors that must not live on in it.
 void abandon_live_host();
 

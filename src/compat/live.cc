@@ -18,9 +18,10 @@ namespace {
 
 /// The process's host, never destroyed. In a forked child the parent's is left as it is and another
 /// one made.
+constinit std::atomic<nic::LiveHost*> live_host{nullptr};
+
 struct Live {
   std::mutex lock;
-  std::atomic<nic::LiveHost*> host{nullptr};
   nic::LiveHostOptions options{};
 };
 
@@ -31,8 +32,8 @@ Live& live() {
 
 Result<nic::Host*> make_host(Live& the_live) {
   auto host = VERBENA_TRY(nic::LiveHost::create(the_live.options));
-  the_live.host.store(host.release());
-  return the_live.host.load();
+  live_host.store(host.release());
+  return live_host.load();
 }
 
 /// A locally administered EUI-64 that differs with the address: the first half says whose, the
@@ -82,8 +83,13 @@ Result<nic::Host*> renewed_live_host() {
   return make_host(the_live);
 }
 
+int next_host_descriptor(int from) {
+  const nic::LiveHost* const host = live_host.load();
+  return host == nullptr ? -1 : host->next_descriptor(from);
+}
+
 void abandon_live_host() {
-  if (nic::LiveHost* const host = live().host.load(); host != nullptr) host->mark_forked();
+  if (nic::LiveHost* const host = live_host.load(); host != nullptr) host->mark_forked();
 }
 
 }  // namespace verbena::compat

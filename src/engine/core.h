@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -41,6 +42,14 @@ inline constexpr std::array<std::uint32_t, 32> kRnrTimer = {
 
 [[nodiscard]] constexpr Duration rnr_delay(std::uint8_t code) {
   return std::chrono::microseconds(std::int64_t{10} * kRnrTimer[code & 31]);
+}
+
+/// Doublings that bring the shortest pause, 10 µs, above kLongestPause.
+inline constexpr std::uint8_t kMostDoublings = 17;
+
+/// A pause doubled so often, to kLongestPause at most if it is not longer by itself.
+[[nodiscard]] constexpr Duration lengthened(Duration pause, std::uint8_t doublings) {
+  return std::max(pause, std::min(pause * (std::int64_t{1} << doublings), kLongestPause));
 }
 
 }  // namespace verbena::engine

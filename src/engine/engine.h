@@ -50,6 +50,20 @@ struct Event {
   std::uint32_t qp_number = 0;
 };
 
+/// What is known of a peer beside its packets.
+class PeerWatch {
+ public:
+  /// Nobody is there any more who could answer for the queue pair; false when that cannot be known.
+  /// Called with the shard held, once a pause of a requester that is patient.
+  [[nodiscard]] virtual bool gone(const wire::Address& address, std::uint32_t qp_number) = 0;
+
+ protected:
+  PeerWatch() = default;
+  PeerWatch(const PeerWatch&) = delete;
+  PeerWatch& operator=(const PeerWatch&) = delete;
+  ~PeerWatch() = default;
+};
+
 struct EngineConfig {
   std::uint32_t max_qp = 1024;
   std::uint32_t max_pieces = 32;  ///< gather entries of any request
@@ -61,7 +75,14 @@ struct EngineConfig {
   std::uint32_t window_max = 256 << 10;
   Duration min_ack_timeout =
       std::chrono::milliseconds(20);  ///< floor of the effective ACK time-out
+  /// Requesters go on behind their retries, with pauses that grow to kLongestPause, until `peers`
+  /// says that the peer is gone: for processes that stand in a debugger.
+  bool patient = false;
+  PeerWatch* peers = nullptr;  ///< outlives the engine; null: nothing is known
 };
+
+/// The longest pause of a patient requester, unless what the program asked for is longer.
+inline constexpr Duration kLongestPause = std::chrono::seconds(1);
 
 /// Whether pure acknowledgements leave now or wait for a reply that they can travel with.
 enum class Acks : std::uint8_t { kHold, kSend };

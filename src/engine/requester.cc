@@ -15,6 +15,7 @@ constexpr std::uint32_t kTurnBytes = 64 << 10;  ///< of one queue pair before th
 constexpr std::uint32_t kTurnPackets = 64;
 constexpr std::uint32_t kAtomicSize = 8;
 constexpr std::size_t kMaxOutstanding = 256;
+constexpr std::uint8_t kRnrForever = 7;
 
 /// The opcodes of a SEND or WRITE, by where a packet stands in its message.
 struct MessageOpcodes {
@@ -72,6 +73,7 @@ void Requester::start() {
   next_psn_ = cursor_psn_ = unacked_psn_ = high_psn_ = resumed_psn_ = attributes.sq_psn;
   retries_left_ = attributes.retry_count;
   rnr_retries_left_ = attributes.rnr_retry;
+  pauses_ = rnr_pauses_ = 0;
 }
 
 // --- Sending
@@ -270,10 +272,7 @@ Fill Requester::local_error(Status status) {
 /// report the same loss; the ACK time-out takes care of what is lost again.
 void Requester::recover() {
   if (recovering_ || rnr_until_) return;
-  if (!mutant(Mutant::kRetryForever)) {
-    if (retries_left_ == 0) return fail_oldest(Status::kRetryExceeded);
-    --retries_left_;
-  }
+  if (!take_retry()) return fail_oldest(Status::kRetryExceeded);
   recovering_ = true;
   note_loss();
   rewind();
@@ -303,12 +302,36 @@ void Requester::handle_timeout(Time now) {
   if (!under_way()) return;
   qp_.count(&Counters::timeouts);
   suspect_path();
-  if (!mutant(Mutant::kRetryForever)) {
-    if (retries_left_ == 0) return fail_oldest(Status::kRetryExceeded);
-    --retries_left_;
-  }
+  if (!take_retry()) return fail_oldest(Status::kRetryExceeded);
   note_loss();
   rewind();
+}
+
+/// False when the retries are used up.
+bool Requester::take_retry() {
+  if (mutant(Mutant::kRetryForever)) return true;
+  if (retries_left_ == 0) return waits_on(pauses_);
+  --retries_left_;
+  return true;
+}
+
+bool Requester::take_rnr_retry() {
+  if (qp_.attributes().rnr_retry == kRnrForever || mutant(Mutant::kRnrForever)) return true;
+  if (rnr_retries_left_ == 0) return waits_on(rnr_pauses_);
+  --rnr_retries_left_;
+  return true;
+}
+
+/// Whether a peer that used up the retries is waited for nevertheless: it may stand in a debugger.
+bool Requester::waits_on(std::uint8_t& pauses) const {
+  const EngineConfig& config = core_.config;
+  const QpAttributes& attributes = qp_.attributes();
+  if (!config.patient) return false;
+  if (config.peers != nullptr &&
+      config.peers->gone(attributes.path.destination, attributes.destination_qp))
+    return false;
+  if (pauses < kMostDoublings) ++pauses;
+  return true;
 }
 
 /// Two time-outs without progress while several packets were under way (nic.md, "Trains"). Of a
@@ -333,7 +356,7 @@ void Requester::arm(Time now) {
   if (code == 0) return;
   const Duration asked =
       std::chrono::nanoseconds(std::int64_t{4096} << std::min<std::uint8_t>(code, 31));
-  ack_deadline_ = now + std::max(asked, core_.config.min_ack_timeout);
+  ack_deadline_ = now + lengthened(std::max(asked, core_.config.min_ack_timeout), pauses_);
 }
 
 std::optional<Time> Requester::deadline() const {

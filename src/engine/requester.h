@@ -78,6 +78,9 @@ class Requester {
   void pass(SendWqe& wqe, std::uint32_t end_psn, Time now);
   void note_progress(Time now);
   void recover();
+  [[nodiscard]] bool take_retry();
+  [[nodiscard]] bool take_rnr_retry();
+  [[nodiscard]] bool waits_on(std::uint8_t& pauses) const;
   void note_loss();
   void suspect_path();
   [[nodiscard]] bool reading() const;
@@ -106,6 +109,8 @@ class Requester {
   std::uint8_t retries_left_ = 0;
   std::uint8_t rnr_retries_left_ = 0;
   std::uint8_t silent_timeouts_ = 0;  ///< since there was progress
+  std::uint8_t pauses_ = 0;  ///< patient: retries behind the last one, which double the time-out
+  std::uint8_t rnr_pauses_ = 0;
   bool recovering_ =
       false;  ///< the loss at unacked_psn_ was answered; further signs of it are ignored
   std::optional<Status> local_error_;

@@ -11,8 +11,6 @@
 namespace verbena::engine {
 namespace {
 
-constexpr std::uint8_t kRnrForever = 7;
-
 Status status_of(wire::NakCode code) {
   switch (code) {
     case wire::NakCode::kInvalidRequest: return Status::kRemoteInvalidRequest;
@@ -94,12 +92,10 @@ void Requester::handle_rnr_nak(const wire::Packet& packet, Time now) {
     if (retries_left_ == 0) return fail_oldest(Status::kRetryExceeded);
     --retries_left_;
   }
-  if (qp_.attributes().rnr_retry != kRnrForever && !mutant(Mutant::kRnrForever)) {
-    if (rnr_retries_left_ == 0) return fail_oldest(Status::kRnrRetryExceeded);
-    --rnr_retries_left_;
-  }
+  if (!take_rnr_retry()) return fail_oldest(Status::kRnrRetryExceeded);
   rewind();
-  rnr_until_ = mutant(Mutant::kRnrTimerIgnored) ? now : now + rnr_delay(packet.aeth.value);
+  const Duration pause = lengthened(rnr_delay(packet.aeth.value), rnr_pauses_);
+  rnr_until_ = mutant(Mutant::kRnrTimerIgnored) ? now : now + pause;
 }
 
 void Requester::handle_read_response(const wire::Packet& packet, Time now) {
@@ -211,6 +207,7 @@ void Requester::note_progress(Time now) {
   if (!mutant(Mutant::kRetryNeverReset)) retries_left_ = qp_.attributes().retry_count;
   rnr_retries_left_ = qp_.attributes().rnr_retry;
   silent_timeouts_ = 0;
+  pauses_ = rnr_pauses_ = 0;
   recovering_ = false;
   ack_deadline_.reset();
   if (under_way() && !rnr_until_) arm(now);

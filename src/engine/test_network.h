@@ -117,8 +117,11 @@ struct ConnectOptions {
 
 class EngineTest : public ::testing::Test {
  protected:
-  End a{0x7F000001, 0x111};
-  End b{0x7F000002, 0x222};
+  explicit EngineTest(const EngineConfig& config = {})
+      : a(0x7F000001, 0x111, QpType::kRc, config), b(0x7F000002, 0x222, QpType::kRc, config) {}
+
+  End a;
+  End b;
   Time now{};
   /// Sees each packet before it is delivered; false loses it.
   std::function<bool(const Datagram&, bool to_b)> filter = [](const Datagram&, bool) {

@@ -350,4 +350,13 @@ bool is_available(const wire::Address& address) {
   return false;
 }
 
+bool is_deserted(const wire::Address& address, std::size_t slot) {
+  const auto is_local = [&] {
+    return link::open_udp_socket(address, 0, link::Sharing::kExclusive).has_value();
+  };
+  if (listener_of(slot_name(address, slot)) != 0 || !is_local()) return false;
+  const auto holder = port_holder(address);
+  return !holder || (holder->inode != 0 && holder->uid == sys::geteuid());
+}
+
 }  // namespace verbena::nic

@@ -144,4 +144,8 @@ class Fabric final : public std::enable_shared_from_this<Fabric>, private Recept
 /// nothing.
 [[nodiscard]] bool is_available(const wire::Address& address);
 
+/// Whether nobody can answer for a slot: the address is this machine's, and no process of this user
+/// holds the slot there, nor does anybody else have the port. False when that cannot be known.
+[[nodiscard]] bool is_deserted(const wire::Address& address, std::size_t slot);
+
 }  // namespace verbena::nic

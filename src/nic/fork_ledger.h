@@ -9,9 +9,9 @@
 
 namespace verbena::nic {
 
-/// The descriptors that a forked child must not keep: names and sockets would outlive their process
-/// in it. Without locks, because a child sees whatever state its parent's other threads had
-/// reached.
+/// The descriptors that a forked child must not keep, since names and sockets would outlive their
+/// process in it, and that the program must not close. Without locks, because a child sees whatever
+/// state its parent's other threads had reached.
 ///
 /// Threads: all calls from any thread; close_all() only in a forked child, which has one.
 class ForkLedger {
@@ -40,6 +40,17 @@ class ForkLedger {
     }
   }
 
+  /// The lowest descriptor in the ledger that is not below `from`; -1 when there is none, and in a
+  /// child, which has none of them or, after vfork(), its own. Async-signal-safe.
+  [[nodiscard]] int next(int from) const {
+    int lowest = kFree;
+    for (const auto& entry : entries_) {
+      const int fd = entry.load(std::memory_order_relaxed);
+      if (fd >= from && (lowest == kFree || fd < lowest)) lowest = fd;
+    }
+    return lowest == kFree || forked() || sys::getpid() != owner_ ? kFree : lowest;
+  }
+
   /// In the child: closes what the parent had noted; forked() is true from then on.
   void close_all() {
     forked_.store(true);
@@ -54,6 +65,7 @@ class ForkLedger {
 
  private:
   static constexpr int kFree = -1;
+  const pid_t owner_ = sys::getpid();
   static constexpr std::size_t kEntries = 2048;  // some 30 addresses
   std::array<std::atomic<int>, kEntries> entries_;
   std::atomic<bool> forked_{false};

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "engine/counters.h"
+#include "engine/engine.h"
 #include "link/link.h"
 #include "nic/port_state.h"
 #include "wire/address.h"
@@ -83,6 +84,9 @@ class Host {
   /// The NIC has something to do earlier than it said (a doorbell with nobody driving, a timer
   /// moved forward). Cheap when the runner is awake already.
   virtual void wake(Nic& nic) = 0;
+
+  /// What is known of peers beside their packets; null when nothing is. Lives as long as the host.
+  [[nodiscard]] virtual engine::PeerWatch* peers() { return nullptr; }
 
   /// Blocks the calling thread until ready() is true: every blocking verb waits here. ready() is
   /// called without locks, at once and then whenever `notifier` (if given) was signalled or

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "link/capture.h"
 #include "link/fault.h"
+#include "link/send_batch.h"
 #include "nic/eventfd_notifier.h"
 #include "nic/fabric.h"
 #include "nic/fabric_visit.h"
@@ -47,7 +48,7 @@ class DrivenNic final : public Driven {
 
 }  // namespace
 
-struct LiveHost::Impl final : Tenants {
+struct LiveHost::Impl final : Tenants, engine::PeerWatch {
   explicit Impl(const LiveHostOptions& the_options)
       : options(the_options), runner(&monotonic_now, ledger) {}
 
@@ -82,6 +83,9 @@ struct LiveHost::Impl final : Tenants {
   }
   [[nodiscard]] Result<Fabric::Joined> take_slot(const wire::Address& address);
   [[nodiscard]] Fabric::Slot guarded(Fabric::Slot slot);
+  [[nodiscard]] bool gone(const wire::Address& address, std::uint32_t qp_number) override {
+    return is_deserted(address, qp_number >> link::kSlotShift);
+  }
 };
 
 Result<Fabric::Joined> LiveHost::Impl::take_slot(const wire::Address& address) {
@@ -148,6 +152,8 @@ wire::Address LiveHost::default_address(const wire::Address& usual) {
   if (is_available(usual)) return usual;
   return wire::Address::from_ipv4(0x7F800000U | (sys::geteuid() & 0x7FFFFFU));
 }
+
+int LiveHost::next_descriptor(int from) const { return impl_->ledger.next(from); }
 
 void LiveHost::mark_forked() { impl_->ledger.close_all(); }
 
@@ -240,6 +246,8 @@ void LiveHost::release(Nic& nic) {
 
 void LiveHost::wake(Nic&) { impl_->runner.wake(); }
 
+engine::PeerWatch* LiveHost::peers() { return impl_.get(); }
+
 Waited LiveHost::wait(const std::function<bool()>& ready, Notifier* notifier) {
   constexpr long kFirstPause = 20'000;
   constexpr long kLongestPause = 2'000'000;
@@ -249,8 +257,10 @@ Waited LiveHost::wait(const std::function<bool()>& ready, Notifier* notifier) {
     pollfd poll{
         .fd = notifier != nullptr ? notifier->descriptor() : -1, .events = POLLIN, .revents = 0};
     const timespec timeout{.tv_sec = 0, .tv_nsec = pause};
-    const int result =
-        notifier != nullptr ? sys::ppoll(&poll, 1, nullptr) : sys::ppoll(nullptr, 0, &timeout);
+    // Who waits for events is often a thread of its own that the program ends by pthread_cancel():
+    // the C library's call is a cancellation point, ours is none.
+    const int result = notifier != nullptr ? ::ppoll(&poll, 1, nullptr, nullptr)
+                                           : sys::ppoll(nullptr, 0, &timeout);
     if (result < 0) return Waited::kInterrupted;
     pause = std::min(2 * pause, kLongestPause);
   }

@@ -46,6 +46,10 @@ class LiveHost final : public Host {
   [[nodiscard]] static wire::Address default_address(
       const wire::Address& usual = wire::Address::from_ipv4(0x7F000001));
 
+  /// The lowest descriptor of the host's own, from `from` on; -1 when there is none or this is
+  /// another process. Async-signal-safe.
+  [[nodiscard]] int next_descriptor(int from) const;
+
   /// In a forked child, before anything else of this class. Async-signal-safe.
   void mark_forked();
 
@@ -58,8 +62,11 @@ class LiveHost final : public Host {
   void adopt(Nic& nic) override;
   void release(Nic& nic) override;
   void wake(Nic& nic) override;
+  /// Knows of this machine's addresses whether a process of this user holds the queue pair's slot.
+  [[nodiscard]] engine::PeerWatch* peers() override;
   /// With a notifier, ready() takes from it: a count that ready() leaves makes the thread spin.
-  /// Without one ready() is asked every now and then, at most 2 ms apart.
+  /// Without one ready() is asked every now and then, at most 2 ms apart. With one the thread may be
+  /// cancelled here (pthread_cancel(3)), which unwinds its stack.
   [[nodiscard]] Waited wait(const std::function<bool()>& ready, Notifier* notifier) override;
 
  private:

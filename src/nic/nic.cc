@@ -72,6 +72,7 @@ Result<std::unique_ptr<Nic>> Nic::open(Host& host, const NicConfig& config) {
   Impl& made = *impl;
   made.port = attachment.port;
   made.port.gids[0] = config.address;
+  made.config.engine.peers = host.peers();
   std::unique_ptr<Nic> nic(new Nic(std::move(impl)));
   made.wake = [&host, raw = nic.get()] { host.wake(*raw); };
   made.shards.push_back(std::make_unique<Shard>(made.config, std::move(attachment), host.random(),

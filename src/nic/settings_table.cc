@@ -24,6 +24,7 @@ constexpr std::uint64_t kMillisecond = 1'000'000;
 
 constexpr std::array<std::string_view, 3> kIcrcChoices{"strict", "solve", "off"};
 constexpr std::array<std::string_view, 5> kLogChoices{"off", "error", "warning", "info", "debug"};
+constexpr std::array<std::string_view, 2> kSwitchChoices{"off", "on"};
 constexpr std::array<std::string_view, 5> kMtuChoices{"256", "512", "1024", "2048", "4096"};
 
 std::string show_addresses(const Settings& settings) {
@@ -247,6 +248,18 @@ constexpr Setting kAckTimeout{
     .set_number = [](Settings& s,
                      std::uint64_t value) { s.nic.engine.min_ack_timeout = Duration(value); }};
 
+constexpr Setting kPatient{
+    .key = "transport.patient",
+    .environment = "VERBENA_PATIENT",
+    .kind = SettingKind::kChoice,
+    .meaning =
+        "Whether a peer that does not answer is waited for when the retries are used up, unless "
+        "it is known to be gone: for programs in a debugger.",
+    .allowed = {},
+    .choices = kSwitchChoices,
+    .number = [](const Settings& s) { return std::uint64_t{s.nic.engine.patient}; },
+    .set_number = [](Settings& s, std::uint64_t value) { s.nic.engine.patient = value != 0; }};
+
 constexpr std::array kTable{
     kAddress,
     kDevicePrefix,
@@ -286,6 +299,7 @@ constexpr std::array kTable{
     window<&engine::EngineConfig::window_max>("transport.window_max", "VERBENA_WINDOW_MAX",
                                               "Bytes to which progress widens it."),
     kAckTimeout,
+    kPatient,
 };
 
 struct Unit {

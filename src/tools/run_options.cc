@@ -39,6 +39,10 @@ void add_run_options(CLI::App& command, RunOptions& options) {
   command.add_option("--faults", options.faults, "Disturb the packets by PLAN (docs/faults.md)")
       ->type_name("PLAN")
       ->group(group);
+  command
+      .add_flag("--patient", options.patient,
+                "Wait for peers that stand still: for debuggers, on both sides")
+      ->group(group);
   command.add_option("--config", options.config, "Read this settings file")
       ->type_name("FILE")
       ->group(group);
@@ -58,6 +62,7 @@ Result<std::vector<Variable>> setting_variables(const RunOptions& options) {
   add("VERBENA_PCAP", options.pcap.empty() ? std::string{} : absolute(options.pcap));
   add("VERBENA_LOG", options.log);
   add("VERBENA_FAULTS", options.faults);
+  add("VERBENA_PATIENT", options.patient ? "on" : "");
   add("VERBENA_CONFIG", options.config.empty() ? std::string{} : absolute(options.config));
   for (const auto& assignment : options.set) {
     const auto equals = assignment.find('=');

@@ -22,6 +22,7 @@ struct RunOptions {
   std::string pcap;
   std::string log;
   std::string faults;
+  bool patient = false;
   std::vector<std::string> set;  ///< KEY=VALUE
 };
 

@@ -24,7 +24,7 @@ TEST(RunOptions, BecomeVariables) {
   RunOptions options;
   add_run_options(app, options);
   app.parse(
-      "--addr 127.0.0.2,::1 --pcap all.pcapng --log info --faults drop=1% "
+      "--addr 127.0.0.2,::1 --pcap all.pcapng --log info --faults drop=1% --patient "
       "--set limits.max_qp=9 --set icrc=strict");
   const auto variables = setting_variables(options);
   ASSERT_TRUE(variables) << variables.error().message;
@@ -33,6 +33,7 @@ TEST(RunOptions, BecomeVariables) {
   EXPECT_THAT(value_of(*variables, "VERBENA_PCAP"), testing::EndsWith("/all.pcapng"));
   EXPECT_EQ(value_of(*variables, "VERBENA_LOG"), "info");
   EXPECT_EQ(value_of(*variables, "VERBENA_FAULTS"), "drop=1%");
+  EXPECT_EQ(value_of(*variables, "VERBENA_PATIENT"), "on");
   EXPECT_EQ(value_of(*variables, "VERBENA_MAX_QP"), "9");
   EXPECT_EQ(value_of(*variables, "VERBENA_ICRC"), "strict");
   EXPECT_EQ(value_of(*variables, "VERBENA_CONFIG"), "(not set)");

@@ -38,6 +38,8 @@ struct Plan {
   std::uint32_t window_max = 256 << 10;
   DisturbancePlan disturbance{};
   std::uint32_t pauses = 0;
+  Duration longest_pause{};  ///< 0: half as long again as the shortest ACK time-out
+  bool patient = false;      ///< EngineConfig::patient
   std::uint32_t restarts = 0;
   std::uint32_t forgeries = 0;
   std::uint32_t silences = 0;  ///< cut paths that end connections

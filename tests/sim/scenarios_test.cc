@@ -75,6 +75,18 @@ TEST(Scenario, PathsAreCut) {
   });
 }
 
+// No request of a patient requester fails, however long its peer stands still.
+TEST(Scenario, ProcessesStandStillForMinutes) {
+  const RunCounters sum = run_bent(1, 6, [](Plan& plan) {
+    calm(plan);
+    plan.misdeed_ppm = 0;
+    plan.pauses = 6;
+    plan.longest_pause = std::chrono::minutes(5);
+    plan.patient = true;
+  });
+  EXPECT_GE(sum.pauses, 10U);
+}
+
 // Parts of long READs changed in retries, and were never answered.
 TEST(Found, RetriedPartsOfReads) { EXPECT_EQ(run_seed(6).failure, ""); }
 // A full window consumed retries of requests that were never sent.

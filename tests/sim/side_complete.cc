@@ -209,7 +209,8 @@ bool Side::may_fail_with(const SendWork& work, ibv_wc_status status) const {
 
 /// Retries may run out by bad luck alone.
 bool Side::may_exhaust() const {
-  return world_.plan().loses() && (!world_.plan().gentle || terms_.retry_count < 7);
+  const Plan& plan = world_.plan();
+  return plan.loses() && !plan.patient && (!plan.gentle || terms_.retry_count < 7);
 }
 
 void Side::note_change(const SendWork& work, Word::Change::Known known) {

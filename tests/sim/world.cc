@@ -114,6 +114,7 @@ World::World(const Plan& plan, std::FILE* trace_to)
     config.guid = i + 1;
     config.limits = {.max_qp = 64, .max_cq = 16, .max_mr = 64, .max_pd = 8, .max_ah = 64};
     config.engine.min_ack_timeout = plan_.min_ack_timeout;
+    config.engine.patient = plan_.patient;
     config.engine.window_max = plan_.window_max;
     config.engine.window_initial = std::min(config.engine.window_initial, plan_.window_max);
     config.icrc = nic::NicConfig::Icrc::kStrict;
@@ -221,8 +222,10 @@ void World::posted() {
 
 void World::pause() {
   const std::size_t process = random_.below(processes_.size());
-  const auto most = static_cast<std::uint64_t>(plan_.min_ack_timeout.count()) * 3 / 2;
-  const Time until = now() + Duration(static_cast<Duration::rep>(random_.below(most)));
+  const Duration most = std::max(plan_.longest_pause, plan_.min_ack_timeout * 3 / 2);
+  const Time until =
+      now() +
+      Duration(static_cast<Duration::rep>(random_.below(static_cast<std::uint64_t>(most.count()))));
   trace_.line(now(), processes_[process]->name(), "is stopped");
   ++counters_.pauses;
   scheduler_.pause(process, until);

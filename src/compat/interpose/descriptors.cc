@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C library's functions that close descriptors by their number: those of the NIC, which the
+// program does not know of, are passed over. Daemons and libraries close all that they do not know,
+// and what they open next would get a number that packets are written to.
+#include <cerrno>
+
+#include "compat/abi.h"
+#include "compat/device_table.h"
+#include "compat/interpose/next.h"
+
+namespace verbena::compat::interpose {
+namespace {
+
+constexpr unsigned int kHighest = ~0U >> 1;  // a descriptor is an int
+
+int refuse(int error) {
+  errno = error;
+  return -1;
+}
+
+bool is_ours(int fd) { return fd >= 0 && next_host_descriptor(fd) == fd; }
+
+int close_next(int fd) {
+  auto* const function = next<"close", int(int)>();
+  return function != nullptr ? function(fd) : refuse(ENOSYS);
+}
+
+int close_range_next(unsigned int first, unsigned int last, int flags) {
+  auto* const function = next<"close_range", int(unsigned int, unsigned int, int)>();
+  return function != nullptr ? function(first, last, flags) : refuse(ENOSYS);
+}
+
+/// Calls close(first, last) for the parts of a range that none of ours is in, until one fails.
+template <typename Close>
+int close_around_ours(unsigned int first, unsigned int last, Close&& close) {
+  while (first <= last && first <= kHighest) {
+    const int ours = next_host_descriptor(static_cast<int>(first));
+    if (ours < 0 || static_cast<unsigned int>(ours) > last) return close(first, last);
+    const auto number = static_cast<unsigned int>(ours);
+    if (number > first && close(first, number - 1) != 0) return -1;
+    first = number + 1;
+  }
+  return 0;
+}
+
+}  // namespace
+
+VERBENA_EXPORT int close_entry(int fd) __asm__("close");
+VERBENA_EXPORT int close_range_entry(unsigned int first, unsigned int last,
+                                     int flags) __asm__("close_range");
+VERBENA_EXPORT void closefrom_entry(int first) __asm__("closefrom");
+VERBENA_EXPORT int dup2_entry(int from, int to) __asm__("dup2");
+VERBENA_EXPORT int dup3_entry(int from, int to, int flags) __asm__("dup3");
+
+int close_entry(int fd) { return is_ours(fd) ? refuse(EBADF) : close_next(fd); }
+
+int close_range_entry(unsigned int first, unsigned int last, int flags) {
+  if (first > last) return close_range_next(first, last, flags);  // says what is wrong
+  return close_around_ours(first, last, [flags](unsigned int from, unsigned int to) {
+    return close_range_next(from, to, flags);
+  });
+}
+
+void closefrom_entry(int first) {
+  const auto lowest = first < 0 ? 0U : static_cast<unsigned int>(first);
+  const auto close = [](unsigned int from, unsigned int to) {
+    auto* const rest = next<"closefrom", void(int)>();
+    if (to >= kHighest && rest != nullptr) {
+      rest(static_cast<int>(from));
+      return 0;
+    }
+    // Linux before 5.9 has no close_range().
+    if (close_range_next(from, to, 0) == 0) return 0;
+    for (unsigned int fd = from; fd <= to; ++fd) close_next(static_cast<int>(fd));
+    return 0;
+  };
+  close_around_ours(lowest, ~0U, close);
+}
+
+// Linux gives EBUSY for a number that is just being opened.
+int dup2_entry(int from, int to) {
+  if (from != to && is_ours(to)) return refuse(EBUSY);
+  auto* const function = next<"dup2", int(int, int)>();
+  return function != nullptr ? function(from, to) : refuse(ENOSYS);
+}
+int dup3_entry(int from, int to, int flags) {
+  if (from != to && is_ours(to)) return refuse(EBUSY);
+  auto* const function = next<"dup3", int(int, int, int)>();
+  return function != nullptr ? function(from, to, flags) : refuse(ENOSYS);
+}
+
+}  // namespace verbena::compat::interpose
