@@ -24,21 +24,26 @@ inline int told(const char* verb, const Error& error) {
   if (!error.message.empty()) log(LogLevel::kInfo, "{}: {}", verb, error.message);
   return to_errno(error);
 }
-}  // namespace detail
 
-/// 0, or a positive errno, which is in errno as well (most programs print that).
 template <typename Body>
-[[nodiscard]] int status_of(const char* verb, Body&& body) noexcept {
+int run(const char* verb, Body&& body) {
   int number = 0;
   try {
     auto result = std::forward<Body>(body)();
     if (result) return 0;
-    number = detail::told(verb, result.error());
+    number = told(verb, result.error());
   } catch (const std::bad_alloc&) {
     number = ENOMEM;
   }
   errno = number;
   return number;
+}
+}  // namespace detail
+
+/// 0, or a positive errno, which is in errno as well (most programs print that).
+template <typename Body>
+[[nodiscard]] int status_of(const char* verb, Body&& body) noexcept {
+  return detail::run(verb, std::forward<Body>(body));
 }
 
 /// A pointer, or null and errno.
@@ -61,6 +66,13 @@ template <typename Body>
 template <typename Body>
 [[nodiscard]] int minus_one_of(const char* verb, Body&& body) noexcept {
   return status_of(verb, std::forward<Body>(body)) == 0 ? 0 : -1;
+}
+
+/// The same for verbs that wait: the thread may be cancelled in them (pthread_cancel(3)), and its end
+/// unwinds through here.
+template <typename Body>
+[[nodiscard]] int minus_one_after_waiting(const char* verb, Body&& body) {
+  return detail::run(verb, std::forward<Body>(body)) == 0 ? 0 : -1;
 }
 
 }  // namespace verbena::compat

@@ -152,8 +152,8 @@ VERBENA_EXPORT int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void
   if (!is_ours(channel->context)) {
     return real::call<"ibv_get_cq_event">(&ibv_get_cq_event, channel, cq, cq_context);
   }
-  return minus_one_of("ibv_get_cq_event",
-                      [&] { return get_cq_event(Channel::of(channel), cq, cq_context); });
+  return minus_one_after_waiting(
+      "ibv_get_cq_event", [&] { return get_cq_event(Channel::of(channel), cq, cq_context); });
 }
 
 VERBENA_EXPORT void ibv_ack_cq_events(ibv_cq* c_cq, unsigned int nevents) {
@@ -166,7 +166,8 @@ VERBENA_EXPORT void ibv_ack_cq_events(ibv_cq* c_cq, unsigned int nevents) {
 VERBENA_EXPORT int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
   if (!is_ours(context))
     return real::call<"ibv_get_async_event">(&ibv_get_async_event, context, event);
-  return minus_one_of("ibv_get_async_event", [&] { return get_async_event(context, *event); });
+  return minus_one_after_waiting("ibv_get_async_event",
+                                 [&] { return get_async_event(context, *event); });
 }
 
 VERBENA_EXPORT void ibv_ack_async_event(ibv_async_event* event) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/event_ledger.h"
 
+#include <pthread.h>
+
 #include <memory>
 
 namespace verbena::nic {
@@ -35,11 +37,15 @@ Result<void> EventLedger::settle(Host& host) {
     waiter_ = notifier.get();
   }
   Waited waited = Waited::kInterrupted;
+  // Nor is a thread cancelled here, with the object half destroyed.
+  int cancel_state = PTHREAD_CANCEL_ENABLE;
+  ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
   // A signal handler does not end ibv_destroy_*. A host that is no more (after fork) always
   // interrupts.
   for (std::uint32_t i = 0; i < kMaxInterrupts && waited == Waited::kInterrupted; ++i) {
     waited = host.wait([this] { return settled(); }, notifier.get());
   }
+  ::pthread_setcancelstate(cancel_state, nullptr);
   const std::scoped_lock lock(mutex_);
   waiter_ = nullptr;
   if (waited == Waited::kInterrupted) return fail(std::errc::interrupted);

@@ -16,6 +16,7 @@ import traceback
 
 LONGEST = 120  # seconds; a case that needs so long hangs
 ADDRESS = "127.0.0.1"  # of the programs' TCP connections
+HALT = 3  # seconds; the programs' retries would last one at most
 MIB = 1 << 20
 FOLDER = pathlib.Path(__file__).resolve().parent
 
@@ -31,6 +32,7 @@ class Case:
     bare: bool = False  # not under `verbena run`: the command itself, or our library linked in
     status: int = 0  # of the client or the only program
     interrupt: bool = False  # once the output is as expected all get Ctrl-C, which is to end them
+    halt: tuple = ()  # how each side in turn is made to stand still while it runs: "stop", "gdb"
     together: list = dataclasses.field(default_factory=list)  # other cases at the same time
 
 
@@ -142,6 +144,8 @@ class Runner:
                         break
                     time.sleep(0.01)
                 processes.append(Process(self.client(case, port), environment))
+            for way in case.halt:
+                self.halt(processes, way)
             if case.interrupt:
                 problem = self.interrupt(processes, case.expect, deadline)
             else:
@@ -157,6 +161,22 @@ class Runner:
         if problem:
             problems.append(problem + "".join(
                 f"\n--- {' '.join(p.words)}\n{p.output()[-6000:]}" for p in processes))
+
+    @staticmethod
+    def halt(processes, way):
+        """Each in turn, as long as both run."""
+        for process in processes:
+            time.sleep(0.5)
+            if any(each.process.poll() is not None for each in processes):
+                return
+            if way == "gdb":
+                subprocess.run(["gdb", "-batch", "-nx", "-p", str(process.process.pid), "-ex",
+                                f"shell sleep {HALT}", "-ex", "detach"], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, check=True)
+                continue
+            os.killpg(process.process.pid, signal.SIGSTOP)
+            time.sleep(HALT)
+            os.killpg(process.process.pid, signal.SIGCONT)
 
     def wait(self, processes, wanted, deadline):
         for process in reversed(processes):
@@ -225,7 +245,8 @@ def run_as_nobody(script, build, arguments):
         os.chmod(folder, 0o755)
         copy = pathlib.Path(folder)
         (copy / "build").mkdir()
-        for part in ("bin/verbena", "bin/verbs_check", "bin/verbs_check_linked", "bin/wire_check", "lib"):
+        for part in ("bin/verbena", "bin/verbs_check", "bin/verbs_check_linked", "bin/wire_check",
+                     "bin/lost_memory", "bin/process_life", "lib"):
             source, target = build / part, copy / "build" / part
             target.parent.mkdir(exist_ok=True)
             if source.is_dir():

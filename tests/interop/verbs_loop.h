@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef INTEROP_VERBS_LOOP_H
+#define INTEROP_VERBS_LOOP_H
+
+#include <infiniband/verbs.h>
+#include <stdint.h>
+
+// Two queue pairs of one process, connected to each other: the least that shows that the NIC works.
+// Whatever fails ends the process with a sentence and status 1, unless it says otherwise.
+
+enum { kLoopBuffer = 4096 };
+
+struct loop {
+  struct ibv_context* context;
+  struct ibv_pd* pd;
+  struct ibv_comp_channel* channel;
+  struct ibv_cq* cq;
+  struct ibv_qp* qp[2];
+  struct ibv_mr* mr;
+  uint8_t* buffer;
+};
+
+__attribute__((noreturn, format(printf, 1, 2))) void die(const char* format, ...);
+void need(int good, const char* what);
+
+// The first device; null and errno when it cannot be opened.
+struct ibv_context* loop_open_device(void);
+void loop_open(struct loop* loop);
+void loop_close(struct loop* loop);
+// Sends some bytes from one queue pair to the other and waits; returns the send's status.
+enum ibv_wc_status loop_send(struct loop* loop);
+
+#endif
