@@ -73,40 +73,39 @@ verbena_guarded_call:
     mov %rsp, (%rdi)
     mov %rdx, %rdi
     call *%rsi
-    mov $1, %eax
-.Lverbena_guarded_end:
     pop %rdi
     .cfi_adjust_cfa_offset -8
     movq $0, (%rdi)
+    mov $1, %eax
+    .cfi_remember_state
+    add $48, %rsp  # what was called has kept them all
+    .cfi_adjust_cfa_offset -48
+    ret
+    .cfi_restore_state
+    .hidden verbena_guarded_fault
+    .globl verbena_guarded_fault
+    .type verbena_guarded_fault, @function
+verbena_guarded_fault:
+    .cfi_adjust_cfa_offset 8
+    pop %rdi
+    .cfi_adjust_cfa_offset -8
+    movq $0, (%rdi)
+    xor %eax, %eax
     pop %r15
     .cfi_adjust_cfa_offset -8
-    .cfi_restore %r15
     pop %r14
     .cfi_adjust_cfa_offset -8
-    .cfi_restore %r14
     pop %r13
     .cfi_adjust_cfa_offset -8
-    .cfi_restore %r13
     pop %r12
     .cfi_adjust_cfa_offset -8
-    .cfi_restore %r12
     pop %rbx
     .cfi_adjust_cfa_offset -8
-    .cfi_restore %rbx
     pop %rbp
     .cfi_adjust_cfa_offset -8
-    .cfi_restore %rbp
     ret
     .cfi_endproc
     .size verbena_guarded_call, .-verbena_guarded_call
-
-    .globl verbena_guarded_fault
-    .hidden verbena_guarded_fault
-    .type verbena_guarded_fault, @function
-verbena_guarded_fault:
-    xor %eax, %eax
-    jmp .Lverbena_guarded_end
-    .size verbena_guarded_fault, .-verbena_guarded_fault
 )");
 #else
 #error "the recovery from a fault is written for x86-64"

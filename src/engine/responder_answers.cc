@@ -109,8 +109,9 @@ bool Responder::send_read(TrainBatch& batch, Answer& answer) {
                                            qp_.config().pd);
     if (!bytes || !present(*bytes)) {
       // The region or its memory went away since the request was checked: a NAK takes the place of
-      // this answer and all later ones.
+      // this answer and all later ones, whose requests then do not count as completed.
       const std::uint32_t psn = answer.psn;
+      msn_ = answer.duplicate ? answer.msn : (answer.msn - 1) & wire::kMask24;
       answers_.resize(static_cast<std::size_t>(&answer - answers_.data()));
       refuse_at(psn, wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
       return false;

@@ -65,8 +65,8 @@ class LiveHost final : public Host {
   /// Knows of this machine's addresses whether a process of this user holds the queue pair's slot.
   [[nodiscard]] engine::PeerWatch* peers() override;
   /// With a notifier, ready() takes from it: a count that ready() leaves makes the thread spin.
-  /// Without one ready() is asked every now and then, at most 2 ms apart. With one the thread may be
-  /// cancelled here (pthread_cancel(3)), which unwinds its stack.
+  /// Without one ready() is asked every now and then, at most 2 ms apart. With one the thread may
+  /// be cancelled here (pthread_cancel(3)), which unwinds its stack.
   [[nodiscard]] Waited wait(const std::function<bool()>& ready, Notifier* notifier) override;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What processes do to themselves with the NIC open: forks, exec, threads that end, descriptors that
-// are closed, exits. Each case is a process of its own:
+// What processes do to themselves with the NIC open: forks, exec, threads that end, descriptors
+// that are closed, exits. Each case is a process of its own:
 //   process_life CASE          status 0 when it passed
 //   process_life               all of them, one line each
 

@@ -89,6 +89,8 @@ TEST(Scenario, ProcessesStandStillForMinutes) {
 
 // Parts of long READs changed in retries, and were never answered.
 TEST(Found, RetriedPartsOfReads) { EXPECT_EQ(run_seed(6).failure, ""); }
+// A READ that was refused when its turn to be answered came had been counted as completed.
+TEST(Found, MessagesCompletedWhenAReadIsRefused) { EXPECT_EQ(run_seed(11).failure, ""); }
 // A full window consumed retries of requests that were never sent.
 TEST(Found, RetriesBehindAFullWindow) { EXPECT_EQ(run_seed(37).failure, ""); }
 
