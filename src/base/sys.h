@@ -104,6 +104,12 @@ inline int epoll_wait(int epoll, epoll_event* events, int count, const timespec*
   if (readable <= 0) return readable;
   return static_cast<int>(::syscall(SYS_epoll_pwait, epoll, events, count, 0, nullptr, 0));
 }
+inline int pidfd_open(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
+/// A duplicate, close-on-exec, of another process's descriptor (Linux 5.6); the caller must be
+/// allowed to ptrace it.
+inline int pidfd_getfd(int pidfd, int fd) {
+  return static_cast<int>(::syscall(SYS_pidfd_getfd, pidfd, fd, 0));
+}
 inline pid_t getpid() { return static_cast<pid_t>(::syscall(SYS_getpid)); }
 inline uid_t geteuid() { return static_cast<uid_t>(::syscall(SYS_geteuid)); }
 

@@ -10,7 +10,9 @@
 
 #include "base/log.h"
 #include "link/udp_socket.h"
+#include "nic/fabric_parts.h"
 #include "nic/port_holder.h"
+#include "nic/proc_descriptors.h"
 
 namespace verbena::nic {
 namespace {
@@ -27,24 +29,13 @@ constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 2'000'000};
 
 void pause() { sys::ppoll(nullptr, 0, &kPause); }
 
-struct Parts {
-  FabricDirectory directory;
-  SocketPool pool;
-};
-
 /// What asking all slots came to.
 struct Round {
-  std::optional<Parts> parts{};
-  std::optional<Error> error{};
-  pid_t silent = 0;  ///< a process that did not answer
+  std::optional<FabricParts> parts{};
+  std::optional<Error> error{};  ///< when there are no parts: why a process handed none over
+  /// Why nothing could be taken from a process that did not answer.
+  std::optional<Error> obstacle{};
 };
-
-Result<Parts> ask_parts(Caller& caller, const wire::Address& address, ForkLedger& ledger) {
-  SocketPool pool = VERBENA_TRY(caller.pool(address));
-  sys::OwnedFd fd = VERBENA_TRY(caller.directory());
-  auto directory = VERBENA_TRY(FabricDirectory::open(ledger, std::move(fd)));
-  return Parts{.directory = std::move(directory), .pool = std::move(pool)};
-}
 
 /// Why a process that listens hands nothing over, unless it is just silent or not ours.
 std::optional<Error> refusal(const Caller& caller, const wire::Address& address) {
@@ -61,8 +52,17 @@ std::optional<Error> refusal(const Caller& caller, const wire::Address& address)
   return std::nullopt;
 }
 
+/// From a process that listens and does not answer. It need not, as long as the kernel lets us take
+/// what it has.
+Result<FabricParts> take_from_silent(pid_t pid, const wire::Address& address, ForkLedger& ledger) {
+  // So many may have called it in vain that it cannot be asked for its number either.
+  if (pid == 0) pid = find_process_with(FabricDirectory::link_name(address));
+  return take_parts(pid, address, ledger);
+}
+
 Round ask_all(const wire::Address& address, std::chrono::milliseconds patience,
               ForkLedger& ledger) {
+  using Outcome = Caller::Outcome;
   Round round;
   std::set<pid_t> silent;
   for (std::size_t slot = 0; slot < kSlots; ++slot) {
@@ -70,72 +70,73 @@ Round ask_all(const wire::Address& address, std::chrono::milliseconds patience,
     // A stopped process is waited for once, whatever number of slots it holds.
     if (!silent.empty() && silent.contains(listener_of(name))) continue;
     Caller caller(name, patience);
-    bool is_silent = caller.outcome() == Caller::Outcome::kSilent;
-    if (caller.outcome() == Caller::Outcome::kReady) {
-      auto parts = ask_parts(caller, address, ledger);
-      if (parts) {
-        round.error.reset();
-        round.parts.emplace(std::move(*parts));
-        return round;
-      }
-      is_silent = parts.error().condition == std::errc::timed_out;
-      // Another process may hand over what is right.
-      if (!is_silent && !round.error) round.error = std::move(parts).error();
-    } else if (auto refused = refusal(caller, address)) {
+    if (auto refused = refusal(caller, address)) {
       round.error = std::move(refused);
       return round;
     }
+    if (caller.outcome() != Outcome::kReady && caller.outcome() != Outcome::kSilent) continue;
+    Result<FabricParts> parts = caller.outcome() == Outcome::kReady
+                                    ? ask_parts(caller, address, ledger)
+                                    : fail(std::errc::timed_out);
+    const bool is_silent = !parts && parts.error().condition == std::errc::timed_out;
     if (is_silent) {
       silent.insert(caller.pid());
-      round.silent = caller.pid();
+      parts = take_from_silent(caller.pid(), address, ledger);
     }
+    if (parts) {
+      round.parts.emplace(std::move(*parts));
+      return round;
+    }
+    // Another process may hand over what is right.
+    (is_silent ? round.obstacle : round.error) = std::move(parts).error();
   }
   return round;
 }
 
-Error in_use(const wire::Address& address, const std::optional<PortHolder>& holder, pid_t silent) {
+Error in_use(const wire::Address& address, const std::optional<PortHolder>& holder,
+             const std::optional<Error>& obstacle) {
   const std::string where =
       fmt::format("UDP port {} at {} is in use", wire::kRoceUdpPort, wire::to_string(address));
-  if (silent != 0)
+  if (obstacle)
     return {std::errc::address_in_use,
-            fmt::format("{} by {}, which does not answer: is it stopped?", where,
-                        describe_process(silent))};
+            fmt::format("{} by a process that does not answer (is it stopped?), and {}", where,
+                        obstacle->message)};
   if (!holder) return {std::errc::address_in_use, where + " by somebody who cannot be seen"};
   return {std::errc::address_in_use,
           fmt::format("{} by {}; choose another address", where, describe(*holder))};
 }
 
 /// With the address's lock held: joins who came meanwhile, or makes the pool.
-Result<Parts> join_or_create(const wire::Address& address, ForkLedger& ledger) {
+Result<FabricParts> join_or_create(const wire::Address& address, ForkLedger& ledger) {
   std::optional<PortHolder> holder;
-  pid_t silent = 0;
+  std::optional<Error> obstacle;
   auto patience = kFirstPatience;
   for (int i = 0; i < kLeaveAttempts; ++i) {
     Round round = ask_all(address, patience, ledger);
-    if (round.error) return std::unexpected(std::move(*round.error));
     if (round.parts) return std::move(*round.parts);
+    if (round.error) return std::unexpected(std::move(*round.error));
     const auto free = check_exclusive(address);
     if (free) {
       auto directory = VERBENA_TRY(FabricDirectory::create(ledger, address));
       auto pool = VERBENA_TRY(create_pool(address));
-      return Parts{.directory = std::move(directory), .pool = std::move(pool)};
+      return FabricParts{.directory = std::move(directory), .pool = std::move(pool)};
     }
     if (free.error().condition != std::errc::address_in_use)
       return std::unexpected(std::move(free).error());
     // A process of ours may be just leaving; its sockets go a moment after its names. Who listens
     // and is silent, or is nobody of ours, will not go.
     holder = port_holder(address);
-    silent = round.silent;
-    if (round.silent != 0 && patience < kLastPatience) {
+    obstacle = std::move(round.obstacle);
+    if (obstacle && patience < kLastPatience) {
       patience *= 2;
       continue;
     }
     const bool leaving =
-        round.silent == 0 && (!holder || (holder->inode != 0 && holder->uid == sys::geteuid()));
+        !obstacle && (!holder || (holder->inode != 0 && holder->uid == sys::geteuid()));
     if (!leaving) break;
     pause();
   }
-  return std::unexpected(in_use(address, holder, silent));
+  return std::unexpected(in_use(address, holder, obstacle));
 }
 
 }  // namespace
@@ -146,8 +147,8 @@ Result<Fabric::Joined> Fabric::join(const wire::Address& address,
   // Once taken, it is held until the first slot's name is there for the next one to find.
   LedgerFd lock;
   Round round = ask_all(address, kFirstPatience, ledger);
-  if (round.error) return std::unexpected(std::move(*round.error));
   if (!round.parts) {
+    if (round.error) return std::unexpected(std::move(*round.error));
     lock = LedgerFd(ledger, VERBENA_TRY(lock_address(address)));
     round.parts.emplace(VERBENA_TRY(join_or_create(address, ledger)));
   }
@@ -221,6 +222,9 @@ std::unique_ptr<StrayBox> Fabric::try_take(std::size_t slot) {
   }
   directory_.begin_count(slot);
   const std::scoped_lock lock(pools_mutex_);
+  std::array<int, kSlots> sockets{};
+  std::ranges::transform(pools_.front()->sockets, sockets.begin(), &LedgerFd::get);
+  directory_.note_sockets(slot, sockets);
   held_[slot] = true;
   for (const auto& pool : pools_) {
     drain(pool->sockets[slot].get());

@@ -19,6 +19,10 @@ constexpr std::size_t kPage = 4096;
 constexpr off_t kSize = kPage * (1 + kSlots);
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
+std::string memory_name(const wire::Address& address) {
+  return "verbena-fabric-" + wire::to_string(address);
+}
+
 struct flock byte_lock(short type, std::size_t slot) {
   struct flock lock{};
   lock.l_type = type;
@@ -46,8 +50,8 @@ Result<FabricDirectory> FabricDirectory::map(ForkLedger& ledger, sys::OwnedFd fd
 
 Result<FabricDirectory> FabricDirectory::create(ForkLedger& ledger, const wire::Address& address) {
   static_assert(sizeof(Page) <= kPage && sizeof(SlotPage) <= kPage);
-  sys::OwnedFd fd = sys::move_high(
-      sys::OwnedFd(sys::memfd_create("verbena-fabric", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+  sys::OwnedFd fd = sys::move_high(sys::OwnedFd(
+      sys::memfd_create(memory_name(address).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING)));
   if (!fd || sys::ftruncate(fd.get(), kSize) != 0 || sys::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0)
     return fail(static_cast<std::errc>(errno), "the fabric's directory cannot be made");
   auto directory = VERBENA_TRY(map(ledger, std::move(fd)));
@@ -66,6 +70,10 @@ Result<FabricDirectory> FabricDirectory::open(ForkLedger& ledger, sys::OwnedFd f
     return fail(std::errc::protocol_not_supported,
                 "the fabric's directory is of another version of Verbena, or damaged");
   return directory;
+}
+
+std::string FabricDirectory::link_name(const wire::Address& address) {
+  return fmt::format("/memfd:{} (deleted)", memory_name(address));
 }
 
 FabricDirectory::FabricDirectory(FabricDirectory&& other) noexcept
@@ -146,6 +154,18 @@ FabricDirectory::SlotPage& FabricDirectory::slot_page(std::size_t slot) const {
 }
 
 engine::Counters& FabricDirectory::counters(std::size_t slot) { return slot_page(slot).counters; }
+
+void FabricDirectory::note_sockets(std::size_t slot, std::span<const int, kSlots> sockets) {
+  SlotPage& page = slot_page(slot);
+  for (std::size_t i = 0; i < kSlots; ++i) page.sockets[i].store(sockets[i]);
+}
+
+std::array<int, kSlots> FabricDirectory::noted_sockets(std::size_t slot) const {
+  const SlotPage& page = slot_page(slot);
+  std::array<int, kSlots> sockets;
+  for (std::size_t i = 0; i < kSlots; ++i) sockets[i] = page.sockets[i].load();
+  return sockets;
+}
 
 void FabricDirectory::begin_count(std::size_t slot) {
   SlotPage& page = slot_page(slot);

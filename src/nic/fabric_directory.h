@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 
 #include "base/result.h"
 #include "engine/counters.h"
@@ -35,6 +37,9 @@ class FabricDirectory {
   FabricDirectory& operator=(FabricDirectory&&) = delete;
   ~FabricDirectory();
 
+  /// Its name in /proc/PID/fd of those who have it open, which tells addresses apart.
+  [[nodiscard]] static std::string link_name(const wire::Address& address);
+
   [[nodiscard]] int descriptor() const { return fd_.get(); }
   /// Takes a slot for this process; false when another has it. A process must remember its own.
   [[nodiscard]] bool lock(std::size_t slot);
@@ -60,6 +65,11 @@ class FabricDirectory {
   [[nodiscard]] engine::Counters& counters(std::size_t slot);
   /// A new owner begins.
   void begin_count(std::size_t slot);
+  /// Notes the numbers that the sockets of GID 0 have in the slot's owner.
+  void note_sockets(std::size_t slot, std::span<const int, kSlots> sockets);
+  /// What the slot's owner noted; anything may stand there.
+  [[nodiscard]] std::array<int, kSlots> noted_sockets(std::size_t slot) const;
+
   /// What the slot's owner, or its last one, has counted.
   [[nodiscard]] engine::Counters counted(std::size_t slot) const;
   /// What all owners of all slots have counted.
@@ -83,6 +93,7 @@ class FabricDirectory {
   struct SlotPage {
     engine::Counters counters;
     engine::Counters before;  ///< its present owner
+    std::array<std::atomic<int>, kSlots> sockets;
   };
 
   [[nodiscard]] SlotPage& slot_page(std::size_t slot) const;

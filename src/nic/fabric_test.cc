@@ -21,9 +21,11 @@
 
 #include "link/icrc_check.h"
 #include "link/testing.h"
+#include "link/udp_socket.h"
 #include "nic/live_host.h"
 #include "nic/rendezvous.h"
 #include "nic/test_child.h"
+#include "wire/headers.h"
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -238,16 +240,42 @@ TEST(Fabric, AStoppedProcessIsPassedOver) {
   EXPECT_EQ(stopped.ask("receive"), "got 1");
 }
 
-TEST(Fabric, AStoppedProcessAloneIsNamed) {
+TEST(Fabric, AStoppedProcessAloneLetsOthersIn) {
   Child stopped;
   EXPECT_EQ(stopped.ask("attach 127.77.4.6"), "slot 0");
   stopped.signal(SIGSTOP);
   Child other;
-  const std::string reply = other.ask("attach 127.77.4.6");
-  EXPECT_NE(reply.find("process " + std::to_string(stopped.pid())), std::string::npos) << reply;
+  EXPECT_EQ(other.ask("attach 127.77.4.6"), "slot 1");
+  EXPECT_EQ(other.ask("send 127.77.4.6 0"), "sent");
+  EXPECT_EQ(other.ask("send 127.77.4.6 1"), "sent");
+  EXPECT_EQ(other.ask("receive"), "got 1");
+  stopped.signal(SIGCONT);
+  EXPECT_EQ(stopped.ask("receive"), "got 1");
+}
+
+// Each who calls a stopped process in vain stays in its backlog, until nobody can call any more.
+TEST(Fabric, AStoppedProcessWithAFullBacklogLetsOthersIn) {
+  Child stopped;
+  EXPECT_EQ(stopped.ask("attach 127.77.4.18"), "slot 0");
+  stopped.signal(SIGSTOP);
+  const std::string name = slot_name(address("127.77.4.18"), 0);
+  int calls = 0;
+  while (listener_of(name) != 0 && calls < 1000) ++calls;
+  ASSERT_LT(calls, 1000);
+  Child other;
+  EXPECT_EQ(other.ask("attach 127.77.4.18"), "slot 1");
+}
+
+TEST(Fabric, AProcessThatNeverAnswersAndHasNothingToTakeIsNamed) {
+  Child silent;
+  EXPECT_EQ(silent.ask("impostor 127.77.4.19 0"), "listening");
+  const sys::OwnedFd port =
+      link::open_udp_socket(address("127.77.4.19"), wire::kRoceUdpPort, link::Sharing::kExclusive)
+          .value();
+  Child other;
+  const std::string reply = other.ask("attach 127.77.4.19");
+  EXPECT_NE(reply.find("process " + std::to_string(silent.pid())), std::string::npos) << reply;
   EXPECT_NE(reply.find("does not answer"), std::string::npos) << reply;
-  stopped.kill();
-  EXPECT_EQ(other.ask("attach 127.77.4.6"), "slot 0");
 }
 
 TEST(Fabric, AProcessThatIsSlowToAnswerIsWaitedFor) {

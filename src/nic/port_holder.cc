@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/port_holder.h"
 
-#include <dirent.h>
 #include <fmt/format.h>
 #include <pwd.h>
 
 #include <array>
-#include <charconv>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <string_view>
-#include <vector>
 
 #include "base/bytes.h"
+#include "nic/proc_descriptors.h"
 #include "wire/headers.h"
 
 namespace verbena::nic {
@@ -69,35 +66,6 @@ std::optional<PortHolder> find_socket(const char* table, const std::string& addr
   return std::nullopt;
 }
 
-using Directory = std::unique_ptr<DIR, int (*)(DIR*)>;
-
-bool has_descriptor_of(const std::string& folder, const std::string& target) {
-  const Directory directory(::opendir(folder.c_str()), ::closedir);
-  if (!directory) return false;
-  while (const dirent* entry = ::readdir(directory.get())) {
-    std::array<char, 64> link{};
-    const ssize_t size =
-        ::readlink((folder + "/" + entry->d_name).c_str(), link.data(), link.size());
-    if (size > 0 && std::string_view(link.data(), static_cast<std::size_t>(size)) == target)
-      return true;
-  }
-  return false;
-}
-
-/// The process that has a socket open; 0 when it cannot be seen.
-pid_t process_of(std::uint64_t inode) {
-  const std::string target = fmt::format("socket:[{}]", inode);
-  const Directory directory(::opendir("/proc"), ::closedir);
-  if (!directory) return 0;
-  while (const dirent* entry = ::readdir(directory.get())) {
-    const std::string_view name(entry->d_name);
-    pid_t pid = 0;
-    if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc{}) continue;
-    if (has_descriptor_of(fmt::format("/proc/{}/fd", name), target)) return pid;
-  }
-  return 0;
-}
-
 }  // namespace
 
 std::optional<PortHolder> port_holder(const wire::Address& address) {
@@ -125,7 +93,7 @@ std::string describe(const PortHolder& holder) {
   if (::getpwuid_r(holder.uid, &entry, buffer.data(), buffer.size(), &found) == 0 &&
       found != nullptr)
     user = fmt::format("user {}", found->pw_name);
-  const pid_t pid = process_of(holder.inode);
+  const pid_t pid = find_process_with(fmt::format("socket:[{}]", holder.inode));
   if (pid == 0) return "a process of " + user;
   return fmt::format("{} of {}", describe_process(pid), user);
 }

@@ -86,18 +86,15 @@ Finding examine_port(const wire::Address& address) {
   for (const pid_t pid : ours)
     (is_stopped(pid) ? stopped : running).push_back(nic::describe_process(pid));
   const auto holder = nic::port_holder(address);
-  if (running.empty() && !stopped.empty()) {
-    finding.verdict = Verdict::kProblem;
-    finding.what = fmt::format("{} is held by {}, which {} stopped and cannot let others in", port,
-                               fmt::join(stopped, ", "), stopped.size() == 1 ? "is" : "are");
-    finding.remedy = "let it go on (kill -CONT) or end it, or use another address (--addr)";
-  } else if (!running.empty()) {
-    finding.what = fmt::format("{} is shared with {}", port, fmt::join(running, ", "));
+  if (!running.empty() || !stopped.empty()) {
+    finding.what = fmt::format("{} is shared with {}", port,
+                               fmt::join(running.empty() ? stopped : running, ", "));
     if (!stopped.empty()) {
       finding.verdict = Verdict::kNote;
       finding.what +=
-          fmt::format("; {} is stopped, and its connections will fail", fmt::join(stopped, ", "));
-      finding.remedy = "kill -CONT, or end it";
+          fmt::format("; {} stopped, and its connections will fail",
+                      running.empty() ? "it is" : fmt::format("{} is", fmt::join(stopped, ", ")));
+      finding.remedy = "let it go on (kill -CONT), or end it";
     }
   } else if (holder) {
     finding.verdict = Verdict::kProblem;

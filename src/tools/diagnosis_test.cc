@@ -139,7 +139,7 @@ class Holder {
   pid_t pid_ = 0;
 };
 
-TEST(Diagnosis, OwnProcessesAtTheAddressAreNamedAndStoppedOnesAreInTheWay) {
+TEST(Diagnosis, OwnProcessesAtTheAddressAreNamedAndStoppedOnesNoted) {
   const wire::Address address = own_address();
   const Holder first(nic::slot_name(address, 3));
   auto findings = examine_address(address);
@@ -148,11 +148,13 @@ TEST(Diagnosis, OwnProcessesAtTheAddressAreNamedAndStoppedOnesAreInTheWay) {
   EXPECT_THAT(findings[1].what, HasSubstr("is shared with process"));
   first.stop();
   findings = examine_address(address);
-  EXPECT_EQ(findings[1].verdict, Verdict::kProblem);
-  EXPECT_THAT(findings[1].what, HasSubstr("is stopped and cannot let others in"));
+  EXPECT_EQ(findings[1].verdict, Verdict::kNote);
+  EXPECT_THAT(findings[1].what, HasSubstr("it is stopped"));
   const Holder second(nic::slot_name(address, 4));
   findings = examine_address(address);
   EXPECT_EQ(findings[1].verdict, Verdict::kNote);
+  EXPECT_THAT(findings[1].what, HasSubstr("is shared with process"));
+  EXPECT_THAT(findings[1].remedy, HasSubstr("kill -CONT"));
 }
 
 TEST(Diagnosis, MissingProgramsAreNotesThatNameThePackage) {
