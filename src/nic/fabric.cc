@@ -60,6 +60,17 @@ Result<FabricParts> take_from_silent(pid_t pid, const wire::Address& address, Fo
   return take_parts(pid, address, ledger);
 }
 
+/// From a process that listens: asked for, or taken when it `is_silent`.
+Result<FabricParts> parts_from(Caller& caller, const wire::Address& address, ForkLedger& ledger,
+                               bool& is_silent) {
+  if (caller.outcome() == Caller::Outcome::kReady) {
+    auto parts = ask_parts(caller, address, ledger);
+    if (parts || parts.error().condition != std::errc::timed_out) return parts;
+  }
+  is_silent = true;
+  return take_from_silent(caller.pid(), address, ledger);
+}
+
 Round ask_all(const wire::Address& address, std::chrono::milliseconds patience,
               ForkLedger& ledger) {
   using Outcome = Caller::Outcome;
@@ -75,14 +86,9 @@ Round ask_all(const wire::Address& address, std::chrono::milliseconds patience,
       return round;
     }
     if (caller.outcome() != Outcome::kReady && caller.outcome() != Outcome::kSilent) continue;
-    Result<FabricParts> parts = caller.outcome() == Outcome::kReady
-                                    ? ask_parts(caller, address, ledger)
-                                    : fail(std::errc::timed_out);
-    const bool is_silent = !parts && parts.error().condition == std::errc::timed_out;
-    if (is_silent) {
-      silent.insert(caller.pid());
-      parts = take_from_silent(caller.pid(), address, ledger);
-    }
+    bool is_silent = false;
+    auto parts = parts_from(caller, address, ledger, is_silent);
+    if (is_silent) silent.insert(caller.pid());
     if (parts) {
       round.parts.emplace(std::move(*parts));
       return round;
