@@ -56,7 +56,7 @@ TEST(Query, DeviceAndPort) {
   EXPECT_EQ(port.link_layer, IBV_LINK_LAYER_ETHERNET);
   EXPECT_EQ(port.active_mtu, IBV_MTU_4096);
   EXPECT_EQ(port.lid, 0);
-  EXPECT_EQ(port.gid_tbl_len, 1);
+  EXPECT_EQ(port.gid_tbl_len, static_cast<int>(nic::kGids));
   EXPECT_EQ(port.pkey_tbl_len, 1);
   EXPECT_EQ(___ibv_query_port(end.context, 0, &port), EINVAL);
   EXPECT_EQ(___ibv_query_port(end.context, 2, &port), EINVAL);
@@ -79,7 +79,9 @@ TEST(Query, GidsAndPkeys) {
   const wire::Address expected = wire::Address::from_ipv4(0x7F000002);
   EXPECT_EQ(std::memcmp(end.gid.raw, expected.gid.data(), 16), 0);
   ibv_gid gid{};
-  EXPECT_EQ(ibv_query_gid(end.context, 1, 1, &gid), -1);
+  ASSERT_EQ(ibv_query_gid(end.context, 1, 1, &gid), 0);  // an empty entry (dropin.md)
+  EXPECT_EQ(gid.global.subnet_prefix | gid.global.interface_id, 0U);
+  EXPECT_EQ(ibv_query_gid(end.context, 1, static_cast<int>(nic::kGids), &gid), -1);
   EXPECT_EQ(ibv_query_gid(end.context, 1, -1, &gid), -1);
   EXPECT_EQ(ibv_query_gid(end.context, 2, 0, &gid), -1);
   EXPECT_EQ(errno, EINVAL);
@@ -87,7 +89,8 @@ TEST(Query, GidsAndPkeys) {
   ASSERT_EQ(ibv_query_gid_ex(end.context, 1, 0, &entry, 0), 0);
   EXPECT_EQ(entry.gid_type, static_cast<unsigned>(IBV_GID_TYPE_ROCE_V2));
   EXPECT_EQ(std::memcmp(entry.gid.raw, expected.gid.data(), 16), 0);
-  EXPECT_EQ(ibv_query_gid_ex(end.context, 1, 5, &entry, 0), EINVAL);
+  EXPECT_EQ(ibv_query_gid_ex(end.context, 1, 5, &entry, 0), ENODATA);
+  EXPECT_EQ(ibv_query_gid_ex(end.context, 1, nic::kGids, &entry, 0), EINVAL);
   std::array<ibv_gid_entry, 4> table{};
   EXPECT_EQ(ibv_query_gid_table(end.context, table.data(), table.size(), 0), 1);
   EXPECT_EQ(ibv_query_gid_table(end.context, table.data(), 0, 0), -EINVAL);

@@ -365,8 +365,11 @@ bool is_deserted(const wire::Address& address, std::size_t slot) {
     return link::open_udp_socket(address, 0, link::Sharing::kExclusive).has_value();
   };
   if (listener_of(slot_name(address, slot)) != 0 || !is_local()) return false;
-  const auto holder = port_holder(address);
-  return !holder || (holder->inode != 0 && holder->uid == sys::geteuid());
+  for (std::size_t other = 0; other < kSlots; ++other) {
+    if (listener_of(slot_name(address, other)) != 0) return true;
+  }
+  // Who holds the port without a name there may have the address as a further GID.
+  return !port_holder(address);
 }
 
 }  // namespace verbena::nic
