@@ -166,7 +166,8 @@ RunReport World::run() {
   for (const auto& process : processes_) {
     scheduler_.spawn(process->index(), process->name(), [raw = process.get()] { raw->main(); });
   }
-  scheduler_.run(kLongestRun);
+  // A process that stands still may stop others for as long again.
+  scheduler_.run(kLongestRun + plan_.pauses * 4 * plan_.longest_pause);
   RunReport report;
   report.seed = plan_.seed;
   report.failure = scheduler_.failure();
