@@ -68,8 +68,8 @@ template <typename Body>
   return status_of(verb, std::forward<Body>(body)) == 0 ? 0 : -1;
 }
 
-/// The same for verbs that wait: the thread may be cancelled in them (pthread_cancel(3)), and its end
-/// unwinds through here.
+/// The same for verbs that wait: the thread may be cancelled in them (pthread_cancel(3)), and its
+/// end unwinds through here.
 template <typename Body>
 [[nodiscard]] int minus_one_after_waiting(const char* verb, Body&& body) {
   return detail::run(verb, std::forward<Body>(body)) == 0 ? 0 : -1;

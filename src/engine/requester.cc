@@ -356,7 +356,12 @@ void Requester::arm(Time now) {
   if (code == 0) return;
   const Duration asked =
       std::chrono::nanoseconds(std::int64_t{4096} << std::min<std::uint8_t>(code, 31));
-  ack_deadline_ = now + lengthened(std::max(asked, core_.config.min_ack_timeout), pauses_);
+  const Duration least = std::max(asked, core_.config.min_ack_timeout);
+  // The actual one lies between T and 4 T (engine.md, "Requester"): short where a packet was lost,
+  // long where a busy machine keeps the peer waiting.
+  constexpr std::uint8_t kDoublings = 2;
+  const Duration actual = least * (1 << std::min(silent_timeouts_, kDoublings));
+  ack_deadline_ = now + lengthened(actual, pauses_);
 }
 
 std::optional<Time> Requester::deadline() const {

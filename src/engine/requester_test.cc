@@ -238,6 +238,29 @@ TEST_F(Requests, SilentPeerExhaustsRetries) {
   EXPECT_EQ(sent, 6);  // both requests, once and two times again
 }
 
+// T, 2 T, then 4 T, the most that the specification allows; progress begins anew.
+TEST_F(Requests, TimeOutsInARowGrowFourfold) {
+  constexpr std::int64_t kT = std::int64_t{4096} << 14;  // above the floor
+  connect({.timeout = 14, .retries = 7});
+  bool silent = true;
+  filter = [&](const Datagram&, bool) { return !silent; };
+  const auto until_timeout = [&] {
+    static_cast<void>(collect(a));
+    const Time next = a.engine.poll_timeout().value();
+    const Duration pause = next - now;
+    now = next;
+    a.engine.handle_timeout(now);
+    return pause.count();
+  };
+  ASSERT_TRUE(a.send(write_to(b, 0, 1), {a.piece(0, 10)}, now));
+  for (const int factor : {1, 2, 4, 4}) EXPECT_EQ(until_timeout(), factor * kT);
+  silent = false;
+  settle();
+  EXPECT_EQ(a.sent.take().status, Status::kSuccess);
+  ASSERT_TRUE(a.send(write_to(b, 0, 2), {a.piece(0, 10)}, now));
+  EXPECT_EQ(until_timeout(), kT);
+}
+
 TEST_F(Requests, ReceiverNotReadyIsRetriedAndExhausted) {
   connect({.rnr_retry = 2});
   int requests = 0;
