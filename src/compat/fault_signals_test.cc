@@ -99,7 +99,7 @@ TEST(FaultSignalsDeathTest, AHandlerThatCallsItsPredecessorGetsTheOneBeforeUs) {
 }
 
 TEST(FaultSignalsDeathTest, AHandlerLearnsWhatTheKernelSaid) {
-  static const void* const kAt = reinterpret_cast<const void*>(0x1238);
+  static const void* const wanted = reinterpret_cast<const void*>(0x1238);
   EXPECT_EXIT(({
                 watch_faults();
                 struct sigaction action{};
@@ -111,12 +111,12 @@ TEST(FaultSignalsDeathTest, AHandlerLearnsWhatTheKernelSaid) {
                   const bool masked = ::sigismember(&blocked, SIGUSR1) == 1 &&
                                       ::sigismember(&blocked, SIGSEGV) == 1 &&
                                       ::sigismember(&blocked, SIGUSR2) == 0;
-                  const bool told = signal == SIGSEGV && info->si_addr == kAt &&
+                  const bool told = signal == SIGSEGV && info->si_addr == wanted &&
                                     info->si_code == SEGV_MAPERR && context != nullptr;
                   ::_exit(masked && told ? kSeen : 1);
                 };
                 set_program_action(SIGSEGV, &action, nullptr);
-                cause_fault(kAt);
+                cause_fault(wanted);
               }),
               ExitedWithCode(kSeen), "");
 }

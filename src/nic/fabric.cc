@@ -266,6 +266,7 @@ PortState Fabric::port() const {
 std::vector<link::AddressSwitch::Route> Fabric::routes(std::size_t slot) const {
   const std::scoped_lock lock(pools_mutex_);
   std::vector<link::AddressSwitch::Route> routes;
+  routes.reserve(pools_.size());
   for (const auto& pool : pools_)
     routes.push_back({.address = pool->gid, .socket = pool->sockets[slot].get(), .keep = pool});
   return routes;

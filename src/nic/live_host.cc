@@ -91,7 +91,8 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
 Result<Fabric::Joined> LiveHost::Impl::take_slot(const wire::Address& address) {
   const std::scoped_lock lock(mutex);
   Fabric::Joined joined;
-  if ((joined.fabric = fabric_at(address))) {
+  joined.fabric = fabric_at(address);
+  if (joined.fabric) {
     joined.slot = VERBENA_TRY(joined.fabric->take_slot());
   } else {
     joined =

@@ -56,7 +56,7 @@ int option_error(int level, int name, const void* value, socklen_t size) {
 }
 
 int steering_error() {
-  std::array<sock_filter, 1> code{BPF_STMT(BPF_RET | BPF_K, 0)};
+  std::array<sock_filter, 1> code{{BPF_STMT(BPF_RET | BPF_K, 0)}};
   const sock_fprog program{.len = code.size(), .filter = code.data()};
   return option_error(SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program);
 }
