@@ -46,9 +46,10 @@ Result<FabricVisit> FabricVisit::begin(const wire::Address& address) {
                               wire::to_string(address), describe_process(caller.pid())));
     if (caller.outcome() == Caller::Outcome::kReady) {
       auto fd = caller.directory();
-      if (fd)
-        return FabricVisit(address, std::move(ledger),
-                           VERBENA_TRY(FabricDirectory::open(*ledger, std::move(*fd))));
+      if (fd) {
+        auto directory = VERBENA_TRY(FabricDirectory::open(*ledger, std::move(*fd)));
+        return FabricVisit(address, std::move(ledger), std::move(directory));
+      }
     }
     if (caller.outcome() == Caller::Outcome::kSilent || caller.outcome() == Caller::Outcome::kReady)
       silent.insert(caller.pid());
