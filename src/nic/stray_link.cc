@@ -77,14 +77,16 @@ std::size_t StrayLink::sort_out(std::span<wire::Segment> segments) {
 void StrayLink::hand_on(std::size_t count) {
   auto rest = std::span(strays_).first(count);
   while (!rest.empty()) {
-    const std::uint8_t slot = *slot_of(rest.front().datagram);
+    const auto slot = slot_of(rest.front().datagram);
     const wire::Path path = rest.front().path;
-    const auto others = std::ranges::stable_partition(rest, [&](const wire::Segment& stray) {
-      return slot_of(stray.datagram) == slot && stray.path == path;
-    });
-    const std::size_t together = rest.size() - others.size();
-    box_->hand_on(slot, rest.first(together));
-    rest = rest.subspan(together);
+    std::size_t together = 0;
+    std::size_t left = 0;
+    for (const wire::Segment& stray : rest) {
+      const bool same = slot_of(stray.datagram) == slot && stray.path == path;
+      (same ? together_[together++] : rest[left++]) = stray;
+    }
+    box_->hand_on(slot.value_or(box_->slot()), std::span(together_).first(together));
+    rest = rest.first(left);
   }
 }
 

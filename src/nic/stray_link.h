@@ -58,7 +58,8 @@ class StrayLink final : public link::Link {
   std::unique_ptr<StrayBox> box_;
   std::vector<int> descriptors_;
   Time next_look_ = Time::min();
-  std::array<wire::Segment, StrayBox::kMost> strays_{};  ///< on their way to other slots
+  std::array<wire::Segment, StrayBox::kMost> strays_{};    ///< on their way to other slots
+  std::array<wire::Segment, StrayBox::kMost> together_{};  ///< those that go the same way
 };
 
 }  // namespace verbena::nic

@@ -87,7 +87,7 @@ void loop_open(struct loop* loop) {
   need(loop->cq != NULL, "ibv_create_cq");
   loop->buffer = malloc(kLoopBuffer);
   need(loop->buffer != NULL, "malloc");
-  loop->mr = ibv_reg_mr(loop->pd, loop->buffer, kLoopBuffer, IBV_ACCESS_LOCAL_WRITE);
+  loop->mr = ibv_reg_mr(loop->pd, loop->buffer, kLoopBuffer, (int)IBV_ACCESS_LOCAL_WRITE);
   need(loop->mr != NULL, "ibv_reg_mr");
   for (int i = 0; i < 2; ++i) create_qp(loop, i);
   for (int i = 0; i < 2; ++i) connect_qp(loop, i);

@@ -35,7 +35,8 @@ std::vector<std::byte> read_file(const std::filesystem::path& path) {
   return {bytes.begin(), bytes.end()};
 }
 
-struct Tally {
+class Tally {
+ public:
   std::size_t packets = 0;
   std::size_t segments = 0;  ///< packets that were not the first of their send
   std::size_t wrong = 0;
