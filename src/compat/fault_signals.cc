@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -131,7 +132,10 @@ void hand_over(Watched& entry, const Action& action, siginfo_t& info, void* cont
     entry.program.set(reset);
     install(entry.signal, reset);
   }
-  action.handler(entry.signal, &info, context);
+  if ((action.flags & static_cast<unsigned>(SA_SIGINFO)) != 0)
+    action.handler(entry.signal, &info, context);
+  else
+    std::bit_cast<void (*)(int)>(action.handler)(entry.signal);
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {

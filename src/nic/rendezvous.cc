@@ -144,7 +144,7 @@ Result<Caller::Answer> Caller::ask(const Request& request, std::span<const int> 
     return fail(std::errc::bad_message,
                 fmt::format("{} gives no sensible answer", describe_process(pid_)));
   answer.reports.resize(answer.reply.count);
-  std::memcpy(answer.reports.data(), bytes.data() + sizeof answer.reply, payload);
+  if (payload > 0) std::memcpy(answer.reports.data(), bytes.data() + sizeof answer.reply, payload);
   answer.descriptors = std::move(received->descriptors);
   return answer;
 }
