@@ -22,6 +22,19 @@ using ::testing::KilledBySignal;
 
 constexpr int kSeen = 42;
 
+#ifdef __has_feature
+#if __has_feature(thread_sanitizer)
+#define VERBENA_UNDER_TSAN 1
+#endif
+#endif
+#ifdef VERBENA_UNDER_TSAN
+constexpr bool kUnderTsan = true;
+#else
+constexpr bool kUnderTsan = false;
+#endif
+constexpr const char* kTsanReason =
+    "ThreadSanitizer sets signal handlers of its own before all others";
+
 [[noreturn]] void leave(int) { ::_exit(kSeen); }
 void cause_fault(const void* at = nullptr) {
   *static_cast<volatile char*>(const_cast<void*>(at)) = 1;
@@ -82,6 +95,7 @@ TEST(FaultSignalsDeathTest, AHandlerThatWasSetPastUsIsCalledAndOursStaysInFront)
 }
 
 TEST(FaultSignalsDeathTest, AHandlerThatCallsItsPredecessorGetsTheOneBeforeUs) {
+  if (kUnderTsan) GTEST_SKIP() << kTsanReason;
   static struct sigaction predecessor;
   EXPECT_EXIT(({
                 ::signal(SIGSEGV, &leave);
@@ -156,6 +170,7 @@ TEST(FaultSignalsDeathTest, AHandlerMayLeaveTheRestToTheDefault) {
 }
 
 TEST(FaultSignalsDeathTest, AHandlerOnItsOwnStackSurvivesAnOverflow) {
+  if (kUnderTsan) GTEST_SKIP() << kTsanReason;
   EXPECT_EXIT(({
                 watch_faults();
                 static char stack[65536];
@@ -183,6 +198,7 @@ TEST(FaultSignalsDeathTest, AnIgnoredSignalThatSomebodySendsDoesNothing) {
 }
 
 TEST(FaultSignalsDeathTest, TheProgramIsToldOfItsOwnActions) {
+  if (kUnderTsan) GTEST_SKIP() << kTsanReason;
   EXPECT_EXIT(({
                 ::signal(SIGSEGV, &leave);
                 watch_faults();
@@ -214,6 +230,7 @@ TEST(FaultSignalsDeathTest, AForkedChildKeepsIt) {
 }
 
 TEST(FaultSignals, AChildThatSharesOurMemoryChangesNothingOfOurs) {
+  if (kUnderTsan) GTEST_SKIP() << kTsanReason;
   watch_faults();
   EXPECT_TRUE(watches(SIGSEGV));
   EXPECT_FALSE(watches(SIGUSR1));

@@ -30,6 +30,7 @@ bool has_range(const wire::Reth& reth) {
 std::optional<std::uint64_t> change_word(Bytes bytes, const wire::AtomicEth& request, bool adds) {
   std::uint64_t original = request.compare;
   const auto change = [&] {
+    touch_word(bytes.data());
     std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(bytes.data()));
     if (adds) {
       original = word.fetch_add(request.swap_or_add);

@@ -103,6 +103,7 @@ void store(std::byte* to, ConstBytes data) {
   if (data.size() == kWord && address % kWord == 0) {
     std::uint64_t word = 0;
     std::memcpy(&word, data.data(), kWord);
+    touch_word(to);
     std::atomic_ref(*reinterpret_cast<std::uint64_t*>(to)).store(word, std::memory_order_release);
     return;
   }
