@@ -9,5 +9,6 @@ __attribute__((visibility("default"))) const char* __tsan_default_suppressions(v
 const char* __tsan_default_suppressions(void) {  // NOLINT(readability-identifier-naming)
   return "race:verbena::engine::Responder::execute_write\n"
          "race:verbena::engine::Responder::execute_atomic\n"
+         "race:verbena::engine::present\n"
          "race:verbena::wire::copy_payload\n";
 }
