@@ -139,7 +139,8 @@ bool Side::wrong_remote(Misdeed misdeed, SendWork& work) {
       const std::uint32_t before =
           is_atomic(work.kind) ? 0 : static_cast<std::uint32_t>(random().below(Arena::kPage));
       if (!is_atomic(work.kind))
-        work.length = before + static_cast<std::uint32_t>(random().between(1, std::uint64_t{2} * Arena::kPage));
+        work.length = before + static_cast<std::uint32_t>(
+                                   random().between(1, std::uint64_t{2} * Arena::kPage));
       work.remote_address = peer_->process_.arena().address(Arena::kLost.offset - before);
       work.rkey = brittle.mr->rkey;
       break;
