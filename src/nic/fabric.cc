@@ -112,6 +112,8 @@ Error in_use(const wire::Address& address, const std::optional<PortHolder>& hold
           fmt::format("{} by {}; choose another address", where, describe(*holder))};
 }
 
+bool is_nonsense(const Error& error) { return error.condition == std::errc::bad_message; }
+
 /// With the address's lock held: joins who came meanwhile, or makes the pool.
 Result<FabricParts> join_or_create(const wire::Address& address, ForkLedger& ledger) {
   std::optional<PortHolder> holder;
@@ -120,7 +122,13 @@ Result<FabricParts> join_or_create(const wire::Address& address, ForkLedger& led
   for (int i = 0; i < kLeaveAttempts; ++i) {
     Round round = ask_all(address, patience, ledger);
     if (round.parts) return std::move(*round.parts);
-    if (round.error) return std::unexpected(std::move(*round.error));
+    if (round.error) {
+      // Who is just leaving may break off in the middle of an answer.
+      if (!is_nonsense(*round.error) || i + 1 == kLeaveAttempts)
+        return std::unexpected(std::move(*round.error));
+      pause();
+      continue;
+    }
     const auto free = check_exclusive(address);
     if (free) {
       auto directory = VERBENA_TRY(FabricDirectory::create(ledger, address));
@@ -154,7 +162,7 @@ Result<Fabric::Joined> Fabric::join(const wire::Address& address,
   LedgerFd lock;
   Round round = ask_all(address, kFirstPatience, ledger);
   if (!round.parts) {
-    if (round.error) return std::unexpected(std::move(*round.error));
+    if (round.error && !is_nonsense(*round.error)) return std::unexpected(std::move(*round.error));
     lock = LedgerFd(ledger, VERBENA_TRY(lock_address(address)));
     round.parts.emplace(VERBENA_TRY(join_or_create(address, ledger)));
   }
