@@ -119,7 +119,7 @@ static void spawned_children(void) {
   need(posix_spawn(&child, own_program, NULL, NULL, words, environ) == 0, "posix_spawn");
   expect_works(&loop);
   expect_status(child, 0);
-  child = vfork();
+  child = vfork();  // NOLINT(bugprone-unsafe-functions): what is tried here
   if (child == 0) {
     signal(SIGSEGV, SIG_DFL);
     execv(own_program, words);
@@ -237,10 +237,12 @@ static void closes_all_past_the_c_library(void) {
   _exit(0);
 }
 
+/// Numbers of descriptors that a program may have, from too few upwards.
+static const rlim_t kLimits[] = {4, 16, 64, 80, 100, 128, 140};
+
 static void few_descriptors(void) {
   struct rlimit limit;
   need(getrlimit(RLIMIT_NOFILE, &limit) == 0, "getrlimit");
-  static const rlim_t kLimits[] = {4, 16, 64, 80, 100, 128, 140};
   for (size_t i = 0; i < sizeof kLimits / sizeof kLimits[0]; ++i) {
     limit.rlim_cur = kLimits[i];
     need(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
