@@ -20,8 +20,6 @@
 
 #include "interop/verbs_loop.h"
 
-extern char** environ;
-
 static char* own_program;
 
 static void expect_works(struct loop* loop) {
