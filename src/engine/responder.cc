@@ -351,16 +351,16 @@ void Responder::duplicate_read(const wire::Packet& packet) {
     if (waiting.kind != Answer::Kind::kRead) continue;
     if (psn_distance(psn, waiting.first_psn) < 0 || psn_distance(psn, waiting.end_psn) >= 0)
       continue;
-    const bool duplicate = waiting.duplicate;
+    const Answer before = waiting;
     waiting = again;
-    waiting.duplicate = duplicate;
+    waiting.duplicate = before.duplicate;
+    waiting.msn = before.msn;
     return;
   }
   if (waiting(true) < std::max<std::uint32_t>(qp_.attributes().max_dest_rd_atomic, 1))
     static_cast<void>(push(again));
 }
 
-/// The saved result is sent again; one that is not saved any more is dropped.
 /// A READ that is repeated from the same packet on, twice: none of several answers arrived.
 void Responder::suspect_path(std::uint32_t psn, std::uint32_t end) {
   repetitions_ = psn == repeated_psn_ ? repetitions_ + 1 : 1;
@@ -369,6 +369,7 @@ void Responder::suspect_path(std::uint32_t psn, std::uint32_t end) {
     qp_.raise(EventKind::kPathSuspected);
 }
 
+/// The saved result is sent again; one that is not saved any more is dropped.
 void Responder::duplicate_atomic(const wire::Packet& packet) {
   const std::uint32_t psn = packet.bth.psn;
   const auto saved = std::ranges::find(saved_, psn, &SavedAtomic::psn);

@@ -240,6 +240,19 @@ TEST_F(Answers, DuplicateReadMayAskForATail) {
   EXPECT_TRUE(ask(tail).empty());
 }
 
+TEST_F(Answers, ReadThatIsRepeatedBeforeItsAnswerCountsOnce) {
+  connect();
+  for (const std::uint32_t psn : {100, 101, 100}) {
+    wire::Packet read = request(Opcode::kRcReadRequest, psn);
+    read.reth.dma_length = 8;
+    deliver(b, on_the_way(read));
+  }
+  const auto answers = collect(b);
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_EQ(answers[0].packet().aeth.msn, 1u);
+  EXPECT_EQ(answers[1].packet().aeth.msn, 2u);
+}
+
 TEST_F(Answers, DuplicateReadNeedsTheQueuePairsRight) {
   connect({.access = kRemoteWrite});
   wire::Packet read = request(Opcode::kRcReadRequest, 99);

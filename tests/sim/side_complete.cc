@@ -298,8 +298,8 @@ void Side::fail_receive(const ReceiveWork& work, ibv_wc_status status) {
   world_.trace().mix_all(work.id, status);
   const bool first = !receive_failed_;
   bool right = status == IBV_WC_WR_FLUSH_ERR &&
-               (connection_.broken || doomed_ || peer_->doomed_ || bad_receive_ || failed_ ||
-                connection_.silent || may_exhaust() || !first);
+               (connection_.broken || doomed_ || peer_->doomed_ || bad_receive_ ||
+                peer_->bad_receive_ || failed_ || connection_.silent || may_exhaust() || !first);
   if (first && status == IBV_WC_LOC_LEN_ERR) right = peer_->misdeed_ == Misdeed::kTooLong;
   if (first && status == IBV_WC_LOC_PROT_ERR) right = work.bad_key;
   if (!right) fail(fmt::format("receive {} ends with {}", work.id, status_name(status)));
