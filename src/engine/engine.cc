@@ -92,7 +92,7 @@ struct Engine::Impl {
   void unblock() {
     while (!blocked.empty()) ready.push(blocked.pop());
   }
-  void handle(const wire::Segment& segment, Time now);
+  [[nodiscard]] bool handle(const wire::Segment& segment, Time now);
   void fill(TrainBatch& batch, QueuePair& qp, Time now, bool hold);
 
   Core core;
@@ -162,24 +162,29 @@ void Engine::posted(QueuePair& qp, Time) {
 
 // --- In
 
-void Engine::handle_batch(std::span<const wire::Segment> segments, Time now) {
-  for (const wire::Segment& segment : segments) impl_->handle(segment, now);
-  impl_->unblock();
+std::size_t Engine::handle_batch(std::span<const wire::Segment> segments, Time now) {
+  std::size_t wanted = 0;
+  for (const wire::Segment& segment : segments) wanted += impl_->handle(segment, now) ? 1 : 0;
+  if (wanted != 0) impl_->unblock();
+  return wanted;
 }
 
-void Engine::Impl::handle(const wire::Segment& segment, Time now) {
+bool Engine::Impl::handle(const wire::Segment& segment, Time now) {
   ++core.counters.packets_received;
   const auto packet = wire::parse(segment.datagram);
   if (!packet) {
     ++core.counters.malformed;
-    return;
+    return false;
   }
-  if (packet->info().transport == wire::Transport::kCnp) return;  // congestion control is off
+  if (packet->info().transport == wire::Transport::kCnp) return false;  // congestion control is off
   if (QueuePair* const qp = find(packet->bth.destination_qp); qp != nullptr) {
-    qp->handle(*packet, segment, now);
-    return touched(*qp);
+    if (!qp->handle(*packet, segment, now)) return false;
+    touched(*qp);
+    return true;
   }
-  if (!linger.handle(*packet, segment, now)) ++core.counters.unknown_qp;
+  if (linger.handle(*packet, segment, now)) return true;
+  ++core.counters.unknown_qp;
+  return false;
 }
 
 void Engine::handle_timeout(Time now) {

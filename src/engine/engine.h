@@ -120,8 +120,8 @@ class Engine {
   /// The doorbell: something was posted to the queue pair's send or receive queue.
   void posted(QueuePair& qp, Time now);
 
-  /// Takes datagrams whose ICRC was verified.
-  void handle_batch(std::span<const wire::Segment> segments, Time now);
+  /// Takes datagrams whose ICRC was verified. Returns how many a queue pair here wanted.
+  std::size_t handle_batch(std::span<const wire::Segment> segments, Time now);
   void handle_timeout(Time now);
   /// Fills `trains` and returns how many. Their gather lists and paths are valid until the next
   /// call into the engine. With Acks::kHold, pure acknowledgements stay behind (acks_held() tells)

@@ -203,9 +203,9 @@ bool QueuePair::admissible(const wire::Packet& packet, const wire::Segment& segm
   return true;
 }
 
-void QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment, Time now) {
+bool QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment, Time now) {
   ++counters_.packets_received;  // the engine has counted it already
-  if (!admissible(packet, segment)) return;
+  if (!admissible(packet, segment)) return false;
   if (!connected()) {
     datagram_.handle(packet, segment);
   } else {
@@ -223,6 +223,7 @@ void QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment,
   }
   if (overrun_) enter_error(false);
   note_drained();
+  return true;
 }
 
 void QueuePair::handle_timeout(Time now) {

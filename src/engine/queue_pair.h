@@ -27,7 +27,8 @@ class QueuePair {
   [[nodiscard]] bool connected() const { return config_.type != QpType::kUd; }
 
   [[nodiscard]] Result<void> modify(const QpAttributes& attributes, std::uint32_t mask);
-  void handle(const wire::Packet& packet, const wire::Segment& segment, Time now);
+  /// False when the packet was not for this queue pair, or not yet.
+  bool handle(const wire::Packet& packet, const wire::Segment& segment, Time now);
   void handle_timeout(Time now);
   /// Fills the batch with answers, then requests. With `hold`, a lone acknowledgement waits for a
   /// request and goes behind it.

@@ -36,7 +36,7 @@ Time monotonic_now() { return Time(read_clock(CLOCK_MONOTONIC)); }
 class DrivenNic final : public Driven {
  public:
   explicit DrivenNic(Nic& nic) : nic_(nic) {}
-  bool progress(Time now, std::uint32_t budget) override { return nic_.progress(now, budget); }
+  Progress progress(Time now, std::uint32_t budget) override { return nic_.progress(now, budget); }
   [[nodiscard]] std::optional<Time> next_timeout() const override { return nic_.next_timeout(); }
   [[nodiscard]] std::span<const int> descriptors() const override { return nic_.descriptors(); }
   [[nodiscard]] bool polled(Time now) const override { return nic_.polled(now); }

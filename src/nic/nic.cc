@@ -188,10 +188,10 @@ Result<AsyncEvent> Nic::next_async_event() {
 
 // Progress.
 
-bool Nic::progress(Time now, std::uint32_t budget) {
-  bool worked = false;
-  for (const auto& shard : impl_->shards) worked = shard->progress(now, budget) || worked;
-  return worked;
+Progress Nic::progress(Time now, std::uint32_t budget) {
+  Progress done;
+  for (const auto& shard : impl_->shards) done += shard->progress(now, budget);
+  return done;
 }
 
 std::optional<Time> Nic::next_timeout(std::optional<Time> at_latest) const {

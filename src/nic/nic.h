@@ -14,6 +14,7 @@
 #include "nic/host.h"
 #include "nic/objects.h"
 #include "nic/port_state.h"
+#include "nic/progress.h"
 #include "nic/queue_pair_report.h"
 #include "wire/address.h"
 
@@ -120,7 +121,7 @@ class Nic {
 
   /// Receives, times out, sends; at most `budget` datagrams. Returns whether there was something to
   /// do. Gives way when another thread drives the shard.
-  bool progress(Time now, std::uint32_t budget);
+  Progress progress(Time now, std::uint32_t budget);
   /// When progress() should be called although the link is silent. A host asks before it sleeps,
   /// and says when it comes back `at_latest` anyhow: it is woken only for something earlier.
   [[nodiscard]] std::optional<Time> next_timeout(

@@ -178,6 +178,8 @@ Time Runner::pass() {
 }
 
 Time Runner::attend(Entry& entry, Time now, bool woken) {
+  if (entry.rest_until && now < *entry.rest_until) return *entry.rest_until;
+  const bool rested = std::exchange(entry.rest_until, std::nullopt).has_value();
   if (entry.away) {
     if (entry.driven->polled(now)) {
       if (now >= entry.tick) {
@@ -189,7 +191,7 @@ Time Runner::attend(Entry& entry, Time now, bool woken) {
     if (now < entry.tick && !woken) return entry.tick;
     come_back(entry);
     const Time until = drive(entry, now);
-    if (entry.last_work >= now) note_miss(entry, now);
+    if (entry.last_work >= now && !rested) note_miss(entry, now);
     return until;
   } else if (now >= entry.armed_until && entry.driven->polled(now)) {
     leave(entry, now);
@@ -199,9 +201,23 @@ Time Runner::attend(Entry& entry, Time now, bool woken) {
 }
 
 Time Runner::drive(Entry& entry, Time now) {
+  Progress done;
+  const Time until = work(entry, now, done);
+  if (done.unwanted == 0) return until;
+  entry.rest_until = entry.flood.note(now, clock_(), done);
+  if (!entry.rest_until) return until;
+  leave(entry, now);
+  entry.tick = *entry.rest_until;
+  return entry.tick;
+}
+
+/// Some rounds, counted into `done`. Returns when to be here again.
+Time Runner::work(Entry& entry, Time now, Progress& done) {
   bool worked = false;
   for (int i = 0; i < kRounds; ++i) {
-    if (!entry.driven->progress(now, kBudget)) {
+    const Progress round = entry.driven->progress(now, kBudget);
+    done += round;
+    if (!round.worked) {
       // A descriptor that stays readable with nothing to read must not spin for ever, nor beside
       // an application thread that is about to read it.
       entry.fruitless = worked || !entry.readable ? 0 : entry.fruitless + 1;

@@ -16,7 +16,9 @@
 #include "base/sys.h"
 #include "base/time.h"
 #include "nic/fabric.h"
+#include "nic/flood_limit.h"
 #include "nic/fork_ledger.h"
+#include "nic/progress.h"
 
 namespace verbena::nic {
 
@@ -27,7 +29,7 @@ class Driven {
   Driven(const Driven&) = delete;
   Driven& operator=(const Driven&) = delete;
   virtual ~Driven() = default;
-  virtual bool progress(Time now, std::uint32_t budget) = 0;
+  virtual Progress progress(Time now, std::uint32_t budget) = 0;
   [[nodiscard]] virtual std::optional<Time> next_timeout() const = 0;
   [[nodiscard]] virtual std::span<const int> descriptors() const = 0;
   [[nodiscard]] virtual bool polled(Time now) const = 0;
@@ -44,7 +46,8 @@ class Driven {
 /// whether the thread is still there: after kTick, then at intervals that double up to
 /// kLongestTick, because each look interrupts the poller (20 to 50 µs in a virtual machine). After
 /// kMisses times within kMissWindow that it was not, the NIC stays in epoll for kArmed (`nic.md`,
-/// Progress).
+/// Progress). In a flood of packets that nobody wants it leaves the NIC alone as well, for a time
+/// (`FloodLimit`).
 ///
 /// Threads: all calls from any thread but the runner's own; wake() from that one too.
 class Runner final : public Watcher {
@@ -89,6 +92,8 @@ class Runner final : public Watcher {
     Time first_miss{};
     Time last_work{Time::min()};
     int fruitless = 0;  ///< times in a row that epoll called and there was nothing to do
+    FloodLimit flood{};
+    std::optional<Time> rest_until{};
   };
   struct Watch {
     int fd = -1;
@@ -104,6 +109,7 @@ class Runner final : public Watcher {
   [[nodiscard]] Time pass();
   [[nodiscard]] Time attend(Entry& entry, Time now, bool woken);
   [[nodiscard]] Time drive(Entry& entry, Time now);
+  [[nodiscard]] Time work(Entry& entry, Time now, Progress& done);
   void leave(Entry& entry, Time now);
   void come_back(Entry& entry);
   /// Something waited for the runner while it was away.

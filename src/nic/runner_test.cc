@@ -39,7 +39,7 @@ class FakeNic final : public Driven {
   explicit FakeNic(bool with_descriptor = true)
       : fd_(with_descriptor ? sys::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1) {}
 
-  bool progress(Time at, std::uint32_t) override {
+  Progress progress(Time at, std::uint32_t) override {
     calls.fetch_add(1);
     if (in_progress) in_progress();
     if (at >= timeout.load()) {
@@ -47,7 +47,7 @@ class FakeNic final : public Driven {
       timeout.store(Time::max());
     }
     std::uint64_t count = 0;
-    return fd_ && sys::read(fd_.get(), &count, sizeof count) > 0;
+    return {.worked = fd_ && sys::read(fd_.get(), &count, sizeof count) > 0};
   }
   [[nodiscard]] std::optional<Time> next_timeout() const override {
     const Time time = timeout.load();
@@ -250,9 +250,9 @@ TEST_F(RunnerTest, WatchesDescriptors) {
 class StuckNic final : public Driven {
  public:
   explicit StuckNic(bool lately) : lately_(lately) {}
-  bool progress(Time, std::uint32_t) override {
+  Progress progress(Time, std::uint32_t) override {
     calls.fetch_add(1);
-    return false;
+    return {};
   }
   [[nodiscard]] std::optional<Time> next_timeout() const override { return std::nullopt; }
   [[nodiscard]] std::span<const int> descriptors() const override { return {&number_, 1}; }
@@ -292,6 +292,50 @@ TEST(Runner, BesideAPollerItLetsGoOfSuchADescriptorSoon) {
   ASSERT_TRUE(comes([&] { return runner.wakeups() > wakeups + 50; }));
   EXPECT_LT(stuck.calls.load(), 10);
   runner.release(stuck);
+}
+
+/// More comes than it can work off, and it wants none of it.
+class FloodedNic final : public Driven {
+ public:
+  explicit FloodedNic(std::atomic<Time>& clock) : clock_(clock) {}
+  Progress progress(Time at, std::uint32_t budget) override {
+    calls.fetch_add(1);
+    clock_.store(at + 10us);
+    return {.worked = true, .datagrams = budget, .unwanted = budget};
+  }
+  [[nodiscard]] std::optional<Time> next_timeout() const override { return std::nullopt; }
+  [[nodiscard]] std::span<const int> descriptors() const override { return {&number_, 1}; }
+  [[nodiscard]] bool polled(Time) const override { return false; }
+  [[nodiscard]] bool polled_lately(Time) const override { return false; }
+
+  std::atomic<int> calls{0};
+
+ private:
+  std::atomic<Time>& clock_;
+  sys::OwnedFd fd_{sys::eventfd(1, EFD_CLOEXEC)};
+  int number_ = fd_.get();
+};
+
+TEST(Runner, InAFloodItRests) {
+  ForkLedger ledger;
+  std::atomic<Time> clock{Time(1h)};
+  Runner runner([&] { return clock.load(); }, ledger);
+  FloodedNic nic(clock);
+  ASSERT_TRUE(runner.adopt(nic));
+  // The clock moves only while it works, so it rests for ever, whoever rings.
+  const auto rests_after = [&](int calls) {
+    if (!comes([&] { return nic.calls.load() >= calls; })) return false;
+    for (int i = 0; i < 50; ++i) {
+      const std::uint64_t wakeups = runner.wakeups();
+      runner.wake();
+      if (!comes([&] { return runner.wakeups() > wakeups; })) return false;
+    }
+    return nic.calls.load() == calls;
+  };
+  ASSERT_TRUE(rests_after(16));
+  clock.store(clock.load() + 3 * 160us);
+  EXPECT_TRUE(rests_after(32));
+  runner.release(nic);
 }
 
 TEST_F(RunnerTest, TheThreadIsNamedAndBlocksSignalsButThoseOfFaults) {

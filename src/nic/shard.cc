@@ -100,20 +100,23 @@ bool Shard::wants_receives(const QueuePair& qp) const {
   return qp.transport != nullptr && engine_.state(*qp.transport) == QpState::kErr;
 }
 
-bool Shard::progress(Time now, std::uint32_t budget) {
-  bool worked = false;
+Progress Shard::progress(Time now, std::uint32_t budget) {
+  Progress done;
   std::uint32_t left = budget;
   while (left > 0 && gate_.try_enter()) {
     const bool had_work = dirty_ || gate_.rung() || alarm_.due(now);
+    const std::uint64_t unwanted = unwanted_;
     const std::size_t received = turn(now, Acks::kSend, Receive::kYes);
+    done += {.worked = had_work || received > 0,
+             .datagrams = static_cast<std::uint32_t>(received),
+             .unwanted = static_cast<std::uint32_t>(unwanted_ - unwanted)};
     const bool more = more_;
     static_cast<void>(leave(now, Acks::kSend));  // the host looks at next_timeout() after this
-    worked = worked || had_work || received > 0;
     if (received == 0 && !more && !gate_.rung()) break;
     left -=
         static_cast<std::uint32_t>(std::min<std::size_t>(left, std::max<std::size_t>(received, 1)));
   }
-  return worked;
+  return done;
 }
 
 void Shard::look(Time now) {
@@ -272,12 +275,14 @@ std::size_t Shard::receive(Time now) {
   if (count == 0) return 0;
   if (!up_) {
     counters_->port_down_drops.add(count);
+    unwanted_ += count;
     return count;
   }
   const std::size_t good = icrc_.filter(std::span(segments_).first(count));
   if (good != count) counters_->bad_icrc.add(count - good);
-  engine_.handle_batch(std::span(segments_).first(good), now);
-  dirty_ = true;
+  const std::size_t wanted = engine_.handle_batch(std::span(segments_).first(good), now);
+  unwanted_ += count - wanted;
+  if (wanted != 0) dirty_ = true;
   return count;
 }
 

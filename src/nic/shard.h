@@ -21,6 +21,7 @@
 #include "nic/config.h"
 #include "nic/gate.h"
 #include "nic/host.h"
+#include "nic/progress.h"
 #include "nic/queue_pair.h"
 #include "nic/queue_pair_report.h"
 #include "wire/train.h"
@@ -57,8 +58,8 @@ class Shard {
   /// it. Else it waits there for a packet.
   [[nodiscard]] bool wants_receives(const QueuePair& qp) const;
   /// Turns until nothing comes and nothing goes, at most `budget` datagrams; for the host, which is
-  /// not woken by it. Returns whether there was something to do.
-  bool progress(Time now, std::uint32_t budget);
+  /// not woken by it.
+  Progress progress(Time now, std::uint32_t budget);
   /// Turns until nothing comes, a bounded number of times: before a thread goes to sleep.
   void look(Time now);
 
@@ -131,6 +132,7 @@ class Shard {
   bool dirty_ = false;  ///< the engine may have something to send or to tell
   bool more_ = false;   ///< a turn ended before the engine had sent everything
   bool wake_wanted_ = false;
+  std::uint64_t unwanted_ = 0;  ///< datagrams that no queue pair wanted
   std::optional<Time> link_timeout_{};
   std::array<wire::Segment, kTurn> segments_{};
   std::array<wire::Train, kTurn> trains_{};

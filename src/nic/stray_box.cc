@@ -61,12 +61,13 @@ std::optional<std::uint8_t> slot_of(ConstBytes datagram) {
 }
 
 StrayBox::StrayBox(const wire::Address& address, std::uint8_t slot, FabricDirectory& directory,
-                   ForkLedger& ledger, LedgerFd fd)
+                   ForkLedger& ledger, LedgerFd fd, LedgerFd out)
     : address_(address),
       slot_(slot),
       directory_(directory),
       ledger_(ledger),
       fd_(std::move(fd)),
+      out_(std::move(out)),
       seen_(directory.strays(slot).load(std::memory_order_relaxed)),
       buffer_(kMostBytes) {
   ways_.reserve(kSlots);
@@ -77,12 +78,18 @@ StrayBox::StrayBox(const wire::Address& address, std::uint8_t slot, FabricDirect
 Result<std::unique_ptr<StrayBox>> StrayBox::open(const wire::Address& address, std::uint8_t slot,
                                                  FabricDirectory& directory, ForkLedger& ledger) {
   auto fd = VERBENA_TRY(bind_box(name_of(address, slot)));
-  return std::unique_ptr<StrayBox>(
-      new StrayBox(address, slot, directory, ledger, LedgerFd(ledger, std::move(fd))));
+  return std::unique_ptr<StrayBox>(new StrayBox(address, slot, directory, ledger,
+                                                LedgerFd(ledger, std::move(fd)),
+                                                LedgerFd(ledger, datagram_socket())));
 }
 
-void StrayBox::hand_on(std::uint8_t slot, std::span<const wire::Segment> segments) {
+void StrayBox::hand_on(std::uint8_t slot, std::span<const wire::Segment> segments, Time now) {
   VERBENA_CHECK(!segments.empty() && segments.size() <= kMost);
+  Way& way = ways_[slot];
+  if (now < way.paused_until) {
+    counters_.lost += segments.size();
+    return;
+  }
   const wire::Path& path = segments.front().path;
   Head head{.magic = kMagic,
             .count = static_cast<std::uint16_t>(segments.size()),
@@ -100,14 +107,14 @@ void StrayBox::hand_on(std::uint8_t slot, std::span<const wire::Segment> segment
     pieces[i + 1] = {.iov_base = const_cast<std::byte*>(datagram.data()),
                      .iov_len = datagram.size()};
   }
-  Way& way = ways_[slot];
-  if (!way.fd) way.fd = LedgerFd(ledger_, datagram_socket());
   msghdr message{};
   message.msg_name = const_cast<sockaddr*>(way.name.get());
   message.msg_namelen = way.name.size;
   message.msg_iov = pieces.data();
   message.msg_iovlen = 1 + segments.size();
-  if (sys::sendmsg(way.fd.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+  if (sys::sendmsg(out_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+    if (errno == EAGAIN || errno == EBADF) out_ = LedgerFd(ledger_, datagram_socket());
+    way.paused_until = now + kPause;
     counters_.lost += segments.size();
     return;
   }

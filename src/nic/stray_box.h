@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/time.h"
 #include "link/aligned_buffer.h"
 #include "nic/fabric_directory.h"
 #include "nic/fork_ledger.h"
@@ -54,7 +55,10 @@ class StrayBox {
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
   /// Puts datagrams, at most kMost and all of one path, into the box of `slot`, or loses them.
-  void hand_on(std::uint8_t slot, std::span<const wire::Segment> segments);
+  /// Where nobody was, or no room, it tries again only after kPause: whoever sends to slots that
+  /// nobody holds should not make this one's holder ask the kernel for each.
+  void hand_on(std::uint8_t slot, std::span<const wire::Segment> segments, Time now);
+  static constexpr Duration kPause = std::chrono::milliseconds(2);
 
   /// There may be something to take: somebody said so since a take() found nothing.
   [[nodiscard]] bool hinted() const {
@@ -87,15 +91,14 @@ class StrayBox {
     std::array<Datagram, kMost> datagrams{};
   };
 
-  /// A box's name, and the socket that messages for it leave from: one of its own, since what a
-  /// stopped process does not take counts as its sender's.
+  /// Another slot's box.
   struct Way {
     UnixName name;
-    LedgerFd fd{};  ///< made for the first message
+    Time paused_until = Time::min();
   };
 
   StrayBox(const wire::Address& address, std::uint8_t slot, FabricDirectory& directory,
-           ForkLedger& ledger, LedgerFd fd);
+           ForkLedger& ledger, LedgerFd fd, LedgerFd out);
   [[nodiscard]] bool read_message();
   [[nodiscard]] bool makes_sense(std::size_t size) const;
 
@@ -104,6 +107,9 @@ class StrayBox {
   FabricDirectory& directory_;
   ForkLedger& ledger_;
   LedgerFd fd_;
+  /// What messages leave from. Those that a stopped process does not take count as this socket's,
+  /// up to its limit: then another one takes its place.
+  LedgerFd out_;
   std::vector<Way> ways_;  ///< by slot
   std::uint32_t seen_;
   bool may_hold_more_ = false;  ///< the last look found a message, and did not look behind it

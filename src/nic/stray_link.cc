@@ -32,7 +32,7 @@ std::size_t StrayLink::receive(std::span<wire::Segment> segments, Time now) {
     return receive_beside_strays(segments, now);
   const std::size_t count = inner_->receive(segments, now);
   if (count == 0) return 0;
-  const std::size_t kept = sort_out(segments.first(count));
+  const std::size_t kept = sort_out(segments.first(count), now);
   return kept > 0 ? kept : receive_own(segments, now);
 }
 
@@ -47,14 +47,14 @@ std::size_t StrayLink::receive_beside_strays(std::span<wire::Segment> segments, 
 std::size_t StrayLink::receive_own(std::span<wire::Segment> segments, Time now) {
   for (int i = 0; i < kForeignDeliveries && !segments.empty(); ++i) {
     const std::size_t count = inner_->receive(segments, now);
-    const std::size_t kept = sort_out(segments.first(count));
+    const std::size_t kept = sort_out(segments.first(count), now);
     if (count == 0 || kept > 0) return kept;
   }
   return 0;
 }
 
 /// Moves what is for this slot to the front and returns how much it is; hands the rest on.
-std::size_t StrayLink::sort_out(std::span<wire::Segment> segments) {
+std::size_t StrayLink::sort_out(std::span<wire::Segment> segments, Time now) {
   const std::uint8_t own = box_->slot();
   std::size_t kept = 0;
   std::size_t strays = 0;
@@ -66,15 +66,15 @@ std::size_t StrayLink::sort_out(std::span<wire::Segment> segments) {
       ++kept;
       continue;
     }
-    if (strays == strays_.size()) hand_on(std::exchange(strays, 0));
+    if (strays == strays_.size()) hand_on(std::exchange(strays, 0), now);
     strays_[strays++] = segment;
   }
-  if (strays > 0) hand_on(strays);
+  if (strays > 0) hand_on(strays, now);
   return kept;
 }
 
 /// Hands on the first `count` strays: together what goes the same way.
-void StrayLink::hand_on(std::size_t count) {
+void StrayLink::hand_on(std::size_t count, Time now) {
   auto rest = std::span(strays_).first(count);
   while (!rest.empty()) {
     const auto slot = slot_of(rest.front().datagram);
@@ -85,7 +85,7 @@ void StrayLink::hand_on(std::size_t count) {
       const bool same = slot_of(stray.datagram) == slot && stray.path == path;
       (same ? together_[together++] : rest[left++]) = stray;
     }
-    box_->hand_on(slot.value_or(box_->slot()), std::span(together_).first(together));
+    box_->hand_on(slot.value_or(box_->slot()), std::span(together_).first(together), now);
     rest = rest.first(left);
   }
 }

@@ -51,8 +51,8 @@ class StrayLink final : public link::Link {
  private:
   [[nodiscard]] std::size_t receive_beside_strays(std::span<wire::Segment> segments, Time now);
   [[nodiscard]] std::size_t receive_own(std::span<wire::Segment> segments, Time now);
-  [[nodiscard]] std::size_t sort_out(std::span<wire::Segment> segments);
-  void hand_on(std::size_t count);
+  [[nodiscard]] std::size_t sort_out(std::span<wire::Segment> segments, Time now);
+  void hand_on(std::size_t count, Time now);
 
   std::unique_ptr<link::Link> inner_;
   std::unique_ptr<StrayBox> box_;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <chrono>
 #include <deque>
 #include <vector>
 
@@ -174,6 +175,22 @@ TEST_F(StrayLinkTest, AProcessThatIsStoppedDoesNotKeepStraysFromOthers) {
   one_.inner->waiting.push_back(segment("10.1.2.3", 3, 7));
   EXPECT_TRUE(receive(one_).empty());
   EXPECT_EQ(receive(three).size(), 1U);
+}
+
+TEST_F(StrayLinkTest, WhereNobodyWasSomebodyMayComeLater) {
+  now_ = Time(std::chrono::hours(1));
+  const auto stray = [&] {
+    one_.inner->waiting.push_back(segment("10.1.2.3", 9, 1));
+    EXPECT_TRUE(receive(one_).empty());
+  };
+  stray();
+  EXPECT_EQ(one_.box->counters().lost, 1U);
+  End nine(at_, 9, directory_, ledger_);
+  stray();
+  EXPECT_TRUE(receive(nine).empty());
+  now_ += StrayBox::kPause;
+  stray();
+  EXPECT_EQ(receive(nine).size(), 1U);
 }
 
 TEST_F(StrayLinkTest, AMessageThatNobodyCountedIsFoundLater) {

@@ -166,7 +166,7 @@ class StepHost final : public HostBase {
   /// Lets every NIC work, or jumps to the next time-out; false when there is neither.
   bool step() {
     bool worked = false;
-    for (Nic* const nic : nics) worked = nic->progress(clock, 64) || worked;
+    for (Nic* const nic : nics) worked = nic->progress(clock, 64).worked || worked;
     if (worked) return true;
     std::optional<Time> next;
     for (Nic* const nic : nics) {
