@@ -38,10 +38,8 @@ namespace {
 
 using link::testing::address;
 using link::testing::OwnedTrain;
-using testing::kChildCommands;
 using testing::kChildReplies;
 using testing::kPatience;
-using testing::read_line;
 using testing::write_line;
 
 class Child : public testing::Child {
@@ -53,14 +51,9 @@ class Child : public testing::Child {
 class Obedience {
  public:
   void run() {
-    for (;;) {
-      const std::string line = read_line(kChildCommands);
-      if (line.empty() || line == "exit") return;
-      std::istringstream words(line);
-      std::string command;
-      words >> command;
-      if (!write_line(kChildReplies, obey(command, words))) return;
-    }
+    testing::obey_commands([this](const std::string& command, std::istringstream& words) {
+      return obey(command, words);
+    });
   }
 
  private:

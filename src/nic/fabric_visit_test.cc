@@ -20,23 +20,14 @@ namespace verbena::nic {
 namespace {
 
 using testing::address;
-using testing::kChildCommands;
-using testing::kChildReplies;
-using testing::read_line;
-using testing::write_line;
 
 /// The child's side: up to two NICs, each with a queue pair.
 class Obedience {
  public:
   void run() {
-    for (;;) {
-      const std::string line = read_line(kChildCommands);
-      if (line.empty() || line == "exit") return;
-      std::istringstream words(line);
-      std::string command;
-      words >> command;
-      if (!write_line(kChildReplies, obey(command, words))) return;
-    }
+    testing::obey_commands([this](const std::string& command, std::istringstream& words) {
+      return obey(command, words);
+    });
   }
 
  private:

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <sstream>
 #include <string>
 
 #include "base/sys.h"
@@ -37,6 +38,20 @@ inline std::string read_line(int fd) {
 inline bool write_line(int fd, const std::string& line) {
   const std::string text = line + "\n";
   return sys::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+/// The child's side: answers each command with what `obey(command, the other words)` says, until it
+/// is told to exit or the parent is gone.
+template <typename Obey>
+void obey_commands(Obey obey) {
+  for (;;) {
+    const std::string line = read_line(kChildCommands);
+    if (line.empty() || line == "exit") return;
+    std::istringstream words(line);
+    std::string command;
+    words >> command;
+    if (!write_line(kChildReplies, obey(command, words))) return;
+  }
 }
 
 /// The parent's side of a child, which runs `test`, a disabled one.
