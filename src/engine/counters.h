@@ -62,7 +62,7 @@ struct Counters {
   Counter wrong_state;
   Counter wrong_pkey;
   Counter wrong_qkey;
-  Counter wrong_source;  ///< connected queue pair, packet from another address
+  Counter wrong_source;  ///< connected queue pair, packet from or to another address
   Counter no_receive;    ///< UD without a receive
   Counter oversized_datagrams;
   Counter fault_plan_drops;

@@ -196,7 +196,8 @@ bool QueuePair::admissible(const wire::Packet& packet, const wire::Segment& segm
     count(&Counters::wrong_pkey);
     return false;
   }
-  if (connected() && segment.path.source != attributes_.path.destination) {
+  if (connected() && (segment.path.source != attributes_.path.destination ||
+                      segment.path.destination != attributes_.path.source)) {
     count(&Counters::wrong_source);
     return false;
   }

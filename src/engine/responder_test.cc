@@ -376,6 +376,10 @@ TEST_F(Answers, StrangersAndWrongPartitionsAreDropped) {
   deliver(b, stranger);
   EXPECT_TRUE(collect(b).empty());
   EXPECT_EQ(b.engine.counters().wrong_source, 1u);
+  stranger.path = {.source = a.source, .destination = wire::Address::from_ipv4(0x7F000009)};
+  deliver(b, stranger);
+  EXPECT_TRUE(collect(b).empty());
+  EXPECT_EQ(b.engine.counters().wrong_source, 2u);
   expect_ack(ask(packet), 100);
 }
 

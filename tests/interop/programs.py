@@ -96,6 +96,8 @@ class Runner:
 
     def __init__(self, build):
         self.verbena = str(build / "bin" / "verbena")
+        # Programs inherit it when whoever started this in the background had it ignore Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def server(self, case, port):
         return self.words(case, case.server, port)
