@@ -36,6 +36,7 @@ void set_operations(verbs_context& context) {
   context.query_device_ex = &query_device_ex;
   context.query_rt_values = &query_rt_values;
   context.create_cq_ex = &create_cq_ex;
+  context.create_srq_ex = &create_srq_ex;
   context.create_qp_ex = &create_qp_ex;
   context.close_xrcd = &close_xrcd;
 }

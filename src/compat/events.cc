@@ -21,11 +21,13 @@ static_assert(of(nic::AsyncKind::kSendQueueDrained) == IBV_EVENT_SQ_DRAINED);
 static_assert(of(nic::AsyncKind::kDeviceFatal) == IBV_EVENT_DEVICE_FATAL);
 static_assert(of(nic::AsyncKind::kPortActive) == IBV_EVENT_PORT_ACTIVE);
 static_assert(of(nic::AsyncKind::kPortError) == IBV_EVENT_PORT_ERR);
+static_assert(of(nic::AsyncKind::kSrqError) == IBV_EVENT_SRQ_ERR);
+static_assert(of(nic::AsyncKind::kSrqLimitReached) == IBV_EVENT_SRQ_LIMIT_REACHED);
 static_assert(of(nic::AsyncKind::kLastWqeReached) == IBV_EVENT_QP_LAST_WQE_REACHED);
 static_assert(of(nic::AsyncKind::kGidChange) == IBV_EVENT_GID_CHANGE);
 
 /// What an asynchronous event is about.
-enum class Subject { kCq, kQp, kPort };
+enum class Subject { kCq, kQp, kSrq, kPort };
 
 Subject subject_of(ibv_event_type type) {
   switch (type) {
@@ -38,6 +40,8 @@ Subject subject_of(ibv_event_type type) {
     case IBV_EVENT_PATH_MIG:
     case IBV_EVENT_PATH_MIG_ERR:
     case IBV_EVENT_QP_LAST_WQE_REACHED: return Subject::kQp;
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED: return Subject::kSrq;
     default: return Subject::kPort;
   }
 }
@@ -102,6 +106,12 @@ Result<void> get_async_event(ibv_context* context, ibv_async_event& to) {
       to.element.qp = qp.plain();
       break;
     }
+    case Subject::kSrq: {
+      Srq& srq = *static_cast<Srq*>(event.cookie);
+      srq.unacknowledged.fetch_add(1, std::memory_order_relaxed);
+      to.element.srq = &srq;
+      break;
+    }
     case Subject::kPort: to.element.port_num = kPort; break;
   }
   return {};
@@ -113,23 +123,31 @@ ibv_context* context_of(const ibv_async_event& event) {
   switch (subject_of(event.event_type)) {
     case Subject::kCq: return event.element.cq->context;
     case Subject::kQp: return event.element.qp->context;
+    case Subject::kSrq: return event.element.srq->context;
     case Subject::kPort: break;
   }
   return nullptr;
 }
 
-bool is_about_srq(const ibv_async_event& event) {
-  return event.event_type == IBV_EVENT_SRQ_ERR || event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED;
-}
-
 void acknowledge_async(const ibv_async_event& event) {
-  if (event.event_type == IBV_EVENT_CQ_ERR) {
-    Cq& cq = Cq::of(event.element.cq);
-    if (!is_dead(cq.generation)) cq.nic->acknowledge(cq.queue, take_back(cq, 1));
-    return;
+  switch (subject_of(event.event_type)) {
+    case Subject::kCq: {
+      Cq& cq = Cq::of(event.element.cq);
+      if (!is_dead(cq.generation)) cq.nic->acknowledge(cq.queue, take_back(cq, 1));
+      break;
+    }
+    case Subject::kQp: {
+      Qp& qp = Qp::of(event.element.qp);
+      if (!is_dead(qp.generation)) qp.nic->acknowledge(qp.pair, take_back(qp, 1));
+      break;
+    }
+    case Subject::kSrq: {
+      Srq& srq = Srq::of(event.element.srq);
+      if (!is_dead(srq.generation)) srq.nic->acknowledge(srq.queue, take_back(srq, 1));
+      break;
+    }
+    case Subject::kPort: break;
   }
-  Qp& qp = Qp::of(event.element.qp);
-  if (!is_dead(qp.generation)) qp.nic->acknowledge(qp.pair, take_back(qp, 1));
 }
 
 }  // namespace
@@ -173,11 +191,8 @@ VERBENA_EXPORT int ibv_get_async_event(ibv_context* context, ibv_async_event* ev
 VERBENA_EXPORT void ibv_ack_async_event(ibv_async_event* event) {
   ibv_context* const context = context_of(*event);
   if (context != nullptr && is_ours(context)) return acknowledge_async(*event);
-  // The port's and the device's events need no acknowledgement; shared receive queues are a real
-  // device's.
-  if (context != nullptr || is_about_srq(*event)) {
-    real::call<"ibv_ack_async_event">(&ibv_ack_async_event, event);
-  }
+  // The port's and the device's events need no acknowledgement.
+  if (context != nullptr) real::call<"ibv_ack_async_event">(&ibv_ack_async_event, event);
 }
 
 }  // namespace verbena::compat

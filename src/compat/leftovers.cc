@@ -27,6 +27,10 @@ void destroy_leftovers(Context& context) {
     nic.acknowledge(qp->pair, qp->unacknowledged.exchange(0));
     stuck += count(nic.destroy_qp(qp->pair).has_value());
   }
+  while (Srq* srq = take_last(context, &Context::srqs)) {
+    nic.acknowledge(srq->queue, srq->unacknowledged.exchange(0));
+    stuck += count(nic.destroy_srq(srq->queue).has_value());
+  }
   while (Ah* ah = take_last(context, &Context::ahs)) {
     stuck += count(nic.destroy_ah(ah->address).has_value());
   }

@@ -86,6 +86,18 @@ struct Cq : ibv_cq_ex {
 static_assert(offsetof(ibv_cq_ex, async_events_completed) ==
               offsetof(ibv_cq, async_events_completed));
 
+/// A shared receive queue.
+struct Srq : ibv_srq {
+  nic::Nic* nic = nullptr;
+  nic::SharedReceiveQueue* queue = nullptr;
+  std::uint32_t generation = 0;
+  std::uint32_t max_sge = 0;
+  std::atomic<std::uint32_t> unacknowledged{0};
+  std::list<Srq*>::iterator place{};
+
+  [[nodiscard]] static Srq& of(ibv_srq* srq) { return static_cast<Srq&>(*srq); }
+};
+
 struct WorkBuilder;
 
 /// A queue pair begins like an ibv_qp, and always has room for the extended interface.
@@ -124,6 +136,7 @@ struct Context : verbs_context {
   std::list<Ah*> ahs{};
   std::list<Channel*> channels{};
   std::list<Cq*> cqs{};
+  std::list<Srq*> srqs{};
   std::list<Qp*> qps{};
 
   [[nodiscard]] ibv_context* plain() { return &context; }
@@ -171,6 +184,7 @@ void leave(Context& context, std::list<Object*> Context::* list, Object& object)
 
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) noexcept;
 int post_receive(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept;
+int post_srq_receive(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept;
 int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc) noexcept;
 int req_notify_cq(ibv_cq* cq, int solicited_only) noexcept;
 int query_port(ibv_context* context, std::uint8_t port_num, ibv_port_attr* attr,
@@ -180,6 +194,7 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
                     ibv_device_attr_ex* attr, std::size_t size) noexcept;
 int query_rt_values(ibv_context* context, ibv_values_ex* values) noexcept;
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) noexcept;
+ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) noexcept;
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) noexcept;
 
 /// Destroys what a program left behind in a context, users before what they use. The C objects

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way in of the data path: ibv_post_send(3), ibv_post_recv(3). Nothing is allocated here.
+// The way in of the data path: ibv_post_send(3), ibv_post_recv(3), ibv_post_srq_recv(3).
+// Nothing is allocated here.
 #include <endian.h>
 
 #include <cerrno>
@@ -58,21 +59,30 @@ int post_one(Qp& qp, const ibv_send_wr& wr) {
   return posted ? 0 : to_errno(posted.error());
 }
 
-int post_one(Qp& qp, const ibv_recv_wr& wr) {
-  if (wr.num_sge < 0 || static_cast<std::uint32_t>(wr.num_sge) > qp.max_receive_sge) return EINVAL;
+/// `queue` is a queue pair or a shared receive queue, which takes at most `max_sge` pieces.
+template <typename Queue>
+int post_one(nic::Nic& nic, Queue* queue, std::uint32_t max_sge, const ibv_recv_wr& wr) {
+  if (wr.num_sge < 0 || static_cast<std::uint32_t>(wr.num_sge) > max_sge) return EINVAL;
   PieceScratch pieces(static_cast<std::size_t>(wr.num_sge));
   copy_pieces(pieces.view(), wr.sg_list);
-  const auto posted = qp.nic->post_receive(qp.pair, {.id = wr.wr_id, .pieces = pieces.view()});
+  const auto posted = nic.post_receive(queue, {.id = wr.wr_id, .pieces = pieces.view()});
   return posted ? 0 : to_errno(posted.error());
 }
 
+int post_one(Qp& qp, const ibv_recv_wr& wr) {
+  return post_one(*qp.nic, qp.pair, qp.max_receive_sge, wr);
+}
+
+int post_one(Srq& srq, const ibv_recv_wr& wr) {
+  return post_one(*srq.nic, srq.queue, srq.max_sge, wr);
+}
+
 /// Posts a chain up to the first request that fails; what went before it stays posted.
-template <typename Request>
-int post_chain(Qp& qp, Request* wr, Request** bad_wr) {
+template <typename Object, typename Request>
+int post_chain(Object& object, Request* wr, Request** bad_wr) {
   int error = 0;
-  while (wr != nullptr && (error = post_one(qp, *wr)) == 0) wr = wr->next;
+  while (wr != nullptr && (error = post_one(object, *wr)) == 0) wr = wr->next;
   if (error != 0 && bad_wr != nullptr) *bad_wr = wr;
-  qp.nic->ring(qp.pair);
   return error;
 }
 
@@ -88,14 +98,24 @@ int post_send(ibv_qp* c_qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) noexcept {
   Qp& qp = Qp::of(c_qp);
   if (is_dead(qp.generation)) return refuse_dead(wr, bad_wr);
   hand_over(&Cq::of(c_qp->send_cq));
-  return post_chain(qp, wr, bad_wr);
+  const int error = post_chain(qp, wr, bad_wr);
+  qp.nic->ring(qp.pair);
+  return error;
 }
 
 int post_receive(ibv_qp* c_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {
   Qp& qp = Qp::of(c_qp);
   if (is_dead(qp.generation)) return refuse_dead(wr, bad_wr);
   hand_over(&Cq::of(c_qp->recv_cq));
-  return post_chain(qp, wr, bad_wr);
+  const int error = post_chain(qp, wr, bad_wr);
+  qp.nic->ring(qp.pair);
+  return error;
+}
+
+int post_srq_receive(ibv_srq* c_srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {
+  Srq& srq = Srq::of(c_srq);
+  if (is_dead(srq.generation)) return refuse_dead(wr, bad_wr);
+  return post_chain(srq, wr, bad_wr);
 }
 
 }  // namespace verbena::compat

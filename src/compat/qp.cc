@@ -15,22 +15,24 @@ static_assert(static_cast<int>(engine::QpType::kUd) == IBV_QPT_UD);
 
 Result<nic::QpInit> to_init(ibv_pd& pd, const ibv_qp_init_attr& attr) {
   const std::uint32_t type = number_of(attr.qp_type);
-  if (type != IBV_QPT_RC && type != IBV_QPT_UD) {
-    return fail(std::errc::operation_not_supported, "queue pairs are RC or UD");
+  if (type != IBV_QPT_RC && type != IBV_QPT_UC && type != IBV_QPT_UD) {
+    return fail(std::errc::operation_not_supported, "queue pairs are RC, UC or UD");
   }
-  if (attr.srq != nullptr)
-    return fail(std::errc::operation_not_supported, "there are no shared receive queues");
   if (attr.send_cq == nullptr || attr.recv_cq == nullptr) {
     return fail(std::errc::invalid_argument, "a queue pair needs two completion queues");
   }
   if (attr.send_cq->context != pd.context || attr.recv_cq->context != pd.context) {
     return fail(std::errc::invalid_argument, "a completion queue belongs to another context");
   }
+  if (attr.srq != nullptr && attr.srq->context != pd.context) {
+    return fail(std::errc::invalid_argument, "the shared receive queue is of another context");
+  }
   nic::QpInit init;
   init.type = static_cast<engine::QpType>(type);
   init.pd = Pd::of(&pd).domain;
   init.send_cq = Cq::of(attr.send_cq).queue;
   init.receive_cq = Cq::of(attr.recv_cq).queue;
+  if (attr.srq != nullptr) init.srq = Srq::of(attr.srq).queue;
   init.max_send_wr = attr.cap.max_send_wr;
   init.max_receive_wr = attr.cap.max_recv_wr;
   init.max_send_sge = attr.cap.max_send_sge;
@@ -47,6 +49,7 @@ void set_public_part(Qp& qp, ibv_pd& pd, const ibv_qp_init_attr& attr, std::uint
   base.pd = &pd;
   base.send_cq = attr.send_cq;
   base.recv_cq = attr.recv_cq;
+  base.srq = attr.srq;
   base.qp_num = number;
   base.handle = number;
   base.state = IBV_QPS_RESET;

@@ -26,6 +26,9 @@ void fill_objects(const nic::Limits& limits, ibv_device_attr& attr) {
   attr.max_qp_wr = to_int(limits.max_qp_wr);
   attr.max_sge = to_int(limits.max_sge);
   attr.max_sge_rd = to_int(limits.max_sge);
+  attr.max_srq = to_int(limits.max_srq);
+  attr.max_srq_wr = to_int(limits.max_srq_wr);
+  attr.max_srq_sge = to_int(limits.max_sge);
   attr.max_cq = to_int(limits.max_cq);
   attr.max_cqe = to_int(limits.max_cqe);
   attr.max_mr = to_int(limits.max_mr);
@@ -45,8 +48,8 @@ ibv_device_attr describe_device(const nic::NicConfig& config) {
   attr.page_size_cap = 0xFFFFF000;
   attr.vendor_id = kVendorId;
   attr.vendor_part_id = kVendorPartId;
-  attr.device_cap_flags =
-      IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+  attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
+                          IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE;
   attr.atomic_cap = IBV_ATOMIC_HCA;
   attr.max_pkeys = kPkeyTableLength;
   attr.local_ca_ack_delay =

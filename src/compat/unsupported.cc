@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is not there yet: shared receive queues, memory windows, multicast, dmabuf, import, ECE. A
+// What is not there yet: memory windows, multicast, dmabuf, import, ECE. A
 // clean EOPNOTSUPP, in the form that each verb's manual page gives; foreign objects go on to the
 // library they came from.
 #include "compat/unsupported.h"
@@ -29,31 +29,6 @@ int bind_mw(ibv_qp* /*qp*/, ibv_mw* /*window*/, ibv_mw_bind* /*bind*/) noexcept 
   return refused();
 }
 int dealloc_mw(ibv_mw* /*window*/) noexcept { return refused(); }
-
-int post_srq_receive(ibv_srq* /*queue*/, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {
-  if (bad_wr != nullptr) *bad_wr = wr;
-  return refused();
-}
-
-VERBENA_EXPORT ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
-  if (!is_ours(pd->context)) return real::call<"ibv_create_srq">(&ibv_create_srq, pd, attr);
-  return refused_pointer<ibv_srq>();
-}
-
-VERBENA_EXPORT int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int mask) {
-  if (!is_ours(srq->context)) return real::call<"ibv_modify_srq">(&ibv_modify_srq, srq, attr, mask);
-  return refused();
-}
-
-VERBENA_EXPORT int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
-  if (!is_ours(srq->context)) return real::call<"ibv_query_srq">(&ibv_query_srq, srq, attr);
-  return refused();
-}
-
-VERBENA_EXPORT int ibv_destroy_srq(ibv_srq* srq) {
-  if (!is_ours(srq->context)) return real::call<"ibv_destroy_srq">(&ibv_destroy_srq, srq);
-  return refused();
-}
 
 VERBENA_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
   if (!is_ours(qp->context)) return real::call<"ibv_attach_mcast">(&ibv_attach_mcast, qp, gid, lid);

@@ -9,6 +9,5 @@ namespace verbena::compat {
 
 int bind_mw(ibv_qp* qp, ibv_mw* window, ibv_mw_bind* bind) noexcept;
 int dealloc_mw(ibv_mw* window) noexcept;
-int post_srq_receive(ibv_srq* queue, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept;
 
 }  // namespace verbena::compat

@@ -332,10 +332,6 @@ TEST(Fork, WhatTheParentOpenedIsDeadInTheChild) {
 TEST(Unsupported, IsACleanError) {
   Devices devices;
   const End end(devices, 0);
-  ibv_srq_init_attr srq{};
-  errno = 0;
-  EXPECT_EQ(ibv_create_srq(end.pd, &srq), nullptr);
-  EXPECT_EQ(errno, EOPNOTSUPP);
   EXPECT_EQ(ibv_attach_mcast(end.qp, &end.gid, 0), EOPNOTSUPP);
   EXPECT_EQ(ibv_alloc_mw(end.pd, IBV_MW_TYPE_1), nullptr);
   EXPECT_EQ(ibv_advise_mr(end.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, nullptr, 0), EOPNOTSUPP);

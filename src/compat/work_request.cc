@@ -20,13 +20,12 @@ static_assert(of(engine::SendOpcode::kSendWithInvalidate) == IBV_WR_SEND_WITH_IN
 constexpr std::uint32_t bit(ibv_wr_opcode opcode) { return 1u << opcode; }
 
 // Which opcodes a queue pair takes, by type (ibv_post_send(3), the table of opcodes and
-// transports).
+// transports), but for SEND with invalidate on UC, which has no opcode on the wire.
 constexpr std::uint32_t kUdOpcodes = bit(IBV_WR_SEND) | bit(IBV_WR_SEND_WITH_IMM);
 constexpr std::uint32_t kUcOpcodes = kUdOpcodes | bit(IBV_WR_RDMA_WRITE) |
-                                     bit(IBV_WR_RDMA_WRITE_WITH_IMM) | bit(IBV_WR_LOCAL_INV) |
-                                     bit(IBV_WR_SEND_WITH_INV);
-constexpr std::uint32_t kRcOpcodes = kUcOpcodes | bit(IBV_WR_RDMA_READ) |
-                                     bit(IBV_WR_ATOMIC_CMP_AND_SWP) |
+                                     bit(IBV_WR_RDMA_WRITE_WITH_IMM) | bit(IBV_WR_LOCAL_INV);
+constexpr std::uint32_t kRcOpcodes = kUcOpcodes | bit(IBV_WR_SEND_WITH_INV) |
+                                     bit(IBV_WR_RDMA_READ) | bit(IBV_WR_ATOMIC_CMP_AND_SWP) |
                                      bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
 
 constexpr std::uint32_t opcodes_of(ibv_qp_type type) {

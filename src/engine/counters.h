@@ -63,7 +63,7 @@ struct Counters {
   Counter wrong_pkey;
   Counter wrong_qkey;
   Counter wrong_source;  ///< connected queue pair, packet from or to another address
-  Counter no_receive;    ///< UD without a receive
+  Counter no_receive;    ///< UD or UC without a receive
   Counter oversized_datagrams;
   Counter fault_plan_drops;
   Counter port_down_drops;  ///< both ways

@@ -240,7 +240,7 @@ void Engine::Impl::fill(TrainBatch& batch, QueuePair& qp, Time now, bool hold) {
   std::uint64_t packets = 0;
   for (const wire::Train& train : batch.since(before)) packets += train.count;
   qp.count(&Counters::packets_sent, packets);
-  if (!qp.connected() && batch.size() != before) unconfirmed.push(qp);
+  if (!qp.reliable() && batch.size() != before) unconfirmed.push(qp);
   if (const auto deadline = qp.deadline()) timers.update(qp, *deadline);
   if (qp.eventful()) eventful.push(qp);
   if (result == Fill::kMore) {

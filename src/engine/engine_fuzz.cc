@@ -169,8 +169,8 @@ class Victim {
   std::uint32_t key_ = 0;
   SendQueue rc_sends_{16, 4, 0};
   SendQueue ud_sends_{16, 4, 0};
-  ReceiveQueue rc_receives_{16, 4};
-  ReceiveQueue ud_receives_{16, 4};
+  ReceiveQueue rc_receives_{16, 4, kPd};
+  ReceiveQueue ud_receives_{16, 4, kPd};
   Counter completions_;
   QueuePair* rc_ = nullptr;
   QueuePair* ud_ = nullptr;

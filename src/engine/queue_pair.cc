@@ -21,6 +21,15 @@ bool is_request(wire::Operation operation) {
          operation == kCompareSwap || operation == kFetchAdd;
 }
 
+wire::Transport transport_of(QpType type) {
+  switch (type) {
+    case QpType::kRc: return wire::Transport::kRc;
+    case QpType::kUc: return wire::Transport::kUc;
+    case QpType::kUd: return wire::Transport::kUd;
+  }
+  return wire::Transport::kUnknown;
+}
+
 bool receives_in(QpState state) {
   return state == QpState::kRtr || state == QpState::kRts || state == QpState::kSqd ||
          state == QpState::kSqe;
@@ -38,8 +47,9 @@ QueuePair::QueuePair(Core& core, const QpConfig& config)
     : core_(core),
       config_(config),
       requester_(core, *this),
+      sender_(core, *this),
       responder_(core, *this),
-      datagram_(core, *this) {}
+      datagrams_(core, *this) {}
 
 // --- Attributes and states
 
@@ -121,22 +131,22 @@ void QueuePair::enter(QpState from, QpState to) {
   if (to == QpState::kSqd && from == QpState::kRts) drain_notify_ = attributes_.sqd_notify;
   if (from == QpState::kInit && to == QpState::kRtr && connected()) responder_.start();
   if (from == QpState::kRtr && to == QpState::kRts) {
-    if (connected()) {
+    if (reliable()) {
       requester_.start();
     } else {
-      datagram_.start();
+      sender_.start();
     }
   }
   note_drained();
 }
 
 void QueuePair::reset() {
-  if (connected()) {
+  if (reliable()) {
     requester_.reset();
-    responder_.reset();
   } else {
-    datagram_.reset();
+    sender_.reset();
   }
+  if (connected()) responder_.reset();
   if (!config_.receives->shared()) config_.receives->clear();
   attributes_ = QpAttributes{};
   established_ = drain_notify_ = overrun_ = false;
@@ -149,42 +159,49 @@ void QueuePair::enter_error(bool keep_answers) {
   // With the fence of Shard::wants_receives(): either the flush sees a receive that is being
   // posted, or its poster sees the state.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!connected()) {
-    datagram_.flush_sends();
-    return datagram_.flush_receives();
-  }
+  if (config_.receives->shared()) raise(EventKind::kLastWqeReached);
   if (!keep_answers) responder_.silence();
   // First the rest of the send queue, then the receive queue (engine.md, "Queue pairs and queues").
   if (mutant(Mutant::kFlushReversed)) {
-    responder_.flush();
-    return requester_.flush();
+    flush_receives();
+    return flush_sends();
   }
-  requester_.flush();
-  responder_.flush();
+  flush_sends();
+  flush_receives();
+}
+
+void QueuePair::flush_sends() {
+  if (reliable()) {
+    requester_.flush();
+  } else {
+    sender_.flush();
+  }
+}
+
+void QueuePair::flush_receives() {
+  if (connected()) {
+    responder_.flush();
+  } else {
+    datagrams_.flush();
+  }
 }
 
 void QueuePair::enter_send_queue_error() {
   set_state(QpState::kSqe);
-  datagram_.flush_sends();
+  sender_.flush();
 }
 
 void QueuePair::posted() {
-  if (state() == QpState::kSqe) return datagram_.flush_sends();
+  if (state() == QpState::kSqe) return sender_.flush();
   if (state() != QpState::kErr) return;
-  if (connected()) {
-    requester_.flush();
-    responder_.flush();
-  } else {
-    datagram_.flush_sends();
-    datagram_.flush_receives();
-  }
+  flush_sends();
+  flush_receives();
 }
 
 // --- Packets and time
 
 bool QueuePair::admissible(const wire::Packet& packet, const wire::Segment& segment) {
-  const wire::Transport transport = connected() ? wire::Transport::kRc : wire::Transport::kUd;
-  if (packet.info().transport != transport) {
+  if (packet.info().transport != transport_of(config_.type)) {
     count(&Counters::wrong_transport);
     return false;
   }
@@ -208,7 +225,7 @@ bool QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment,
   ++counters_.packets_received;  // the engine has counted it already
   if (!admissible(packet, segment)) return false;
   if (!connected()) {
-    datagram_.handle(packet, segment);
+    datagrams_.handle(packet, segment);
   } else {
     if (state() == QpState::kRtr && !established_) {
       established_ = true;
@@ -228,13 +245,13 @@ bool QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment,
 }
 
 void QueuePair::handle_timeout(Time now) {
-  if (connected()) requester_.handle_timeout(now);
+  if (reliable()) requester_.handle_timeout(now);
   if (overrun_) enter_error(false);
 }
 
 Fill QueuePair::fill(TrainBatch& batch, Time now, bool hold) {
   const bool sends = state() == QpState::kRts || state() == QpState::kSqd;
-  if (!connected()) return sends ? datagram_.fill(batch) : Fill::kIdle;
+  if (!reliable()) return sends ? sender_.fill(batch) : Fill::kIdle;
   const std::size_t before = batch.size();
   const bool acknowledges = responder_.only_acknowledgement();
   // Programs rely on it that a request is complete before the reply to it arrives, as with every
@@ -254,12 +271,12 @@ bool QueuePair::answer(TrainBatch& batch) {
 }
 
 std::optional<Time> QueuePair::deadline() const {
-  return connected() ? requester_.deadline() : std::nullopt;
+  return reliable() ? requester_.deadline() : std::nullopt;
 }
 
 void QueuePair::note_drained() {
   if (state() != QpState::kSqd || !drain_notify_) return;
-  if (!(connected() ? requester_.drained() : datagram_.drained())) return;
+  if (!(reliable() ? requester_.drained() : sender_.drained())) return;
   drain_notify_ = false;
   raise(EventKind::kSendQueueDrained);
 }

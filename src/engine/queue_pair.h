@@ -9,11 +9,17 @@
 #include "engine/datagram.h"
 #include "engine/requester.h"
 #include "engine/responder.h"
+#include "engine/unacknowledged.h"
 
 namespace verbena::engine {
 
 /// A queue pair inside the engine: its attributes and state, and the halves that do the work. Its
-/// type decides which halves are used: requester and responder when connected, datagram for UD.
+/// type decides which halves are used:
+///
+/// | type | sends with             | receives with      |
+/// | RC   | Requester              | Responder          |
+/// | UC   | UnacknowledgedSender   | Responder          |
+/// | UD   | UnacknowledgedSender   | DatagramReceiver   |
 class QueuePair {
  public:
   QueuePair(Core& core, const QpConfig& config);
@@ -25,6 +31,8 @@ class QueuePair {
   /// Safe from any thread.
   [[nodiscard]] QpState state() const { return state_.load(std::memory_order_acquire); }
   [[nodiscard]] bool connected() const { return config_.type != QpType::kUd; }
+  /// What it sends is acknowledged and repeated.
+  [[nodiscard]] bool reliable() const { return config_.type == QpType::kRc; }
 
   [[nodiscard]] Result<void> modify(const QpAttributes& attributes, std::uint32_t mask);
   /// False when the packet was not for this queue pair, or not yet.
@@ -33,17 +41,17 @@ class QueuePair {
   /// Fills the batch with answers, then requests. With `hold`, a lone acknowledgement waits for a
   /// request and goes behind it.
   [[nodiscard]] Fill fill(TrainBatch& batch, Time now, bool hold);
-  void confirm() { datagram_.confirm(); }
+  void confirm() { sender_.confirm(); }
   /// Gives back what it holds of its receiver's window; about to be destroyed.
   void abandon() { requester_.abandon(); }
   /// Something was posted; in ERR it is flushed.
   void posted();
   [[nodiscard]] bool holds_acknowledgement() const {
-    return connected() && responder_.only_acknowledgement();
+    return reliable() && responder_.only_acknowledgement();
   }
   /// All there is to send is one acknowledgement.
   [[nodiscard]] bool only_acknowledges() const {
-    return connected() && responder_.only_acknowledgement() && requester_.rests();
+    return reliable() && responder_.only_acknowledgement() && requester_.rests();
   }
   /// The acknowledgement was held back until now.
   void note_held() { held_ = true; }
@@ -53,7 +61,7 @@ class QueuePair {
 
   /// To ERR: both queues are flushed. `keep_answers`: the responder's NAK still goes out.
   void enter_error(bool keep_answers);
-  /// UD: a failed send stops the send queue; receives go on.
+  /// UD and UC: a failed send stops the send queue; receives go on.
   void enter_send_queue_error();
   void complete_send(const Completion& completion);
   void complete_receive(const Completion& completion);
@@ -88,6 +96,8 @@ class QueuePair {
   [[nodiscard]] bool admissible(const wire::Packet& packet, const wire::Segment& segment);
   /// Returns whether there is more to answer.
   [[nodiscard]] bool answer(TrainBatch& batch);
+  void flush_sends();
+  void flush_receives();
   void note_drained();
   void set_state(QpState state) {
     attributes_.state = state;
@@ -106,8 +116,9 @@ class QueuePair {
   bool overrun_ = false;       ///< a completion queue refused a completion
   bool held_ = false;          ///< an acknowledgement waits for a request
   Requester requester_;
+  UnacknowledgedSender sender_;
   Responder responder_;
-  Datagram datagram_;
+  DatagramReceiver datagrams_;
 };
 
 }  // namespace verbena::engine

@@ -6,9 +6,10 @@
 
 namespace verbena::engine {
 
-ReceiveQueue::ReceiveQueue(std::uint32_t capacity, std::uint32_t max_pieces)
+ReceiveQueue::ReceiveQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint32_t pd)
     : capacity_(capacity),
       max_pieces_(max_pieces),
+      pd_(pd),
       mask_(std::bit_ceil(std::max(capacity, 1u)) - 1),
       slots_(mask_ + std::size_t{1}),
       pieces_(slots_.size() * max_pieces) {}
@@ -29,23 +30,19 @@ Result<void> ReceiveQueue::post(const ReceiveRequest& request) {
   return {};
 }
 
-bool ReceiveQueue::take(ReceiveWqe& wqe) {
+ReceiveSource::Taken ReceiveQueue::take(ReceiveWqe& wqe, std::uint64_t size) {
   const std::uint32_t head = head_.load(std::memory_order_relaxed);
-  if (head == tail_.load(std::memory_order_acquire)) return false;
+  if (head == tail_.load(std::memory_order_acquire)) return Taken::kNone;
   const Slot& slot = slots_[head & mask_];
+  if (slot.length < size) return Taken::kTooShort;
   const Sge* pieces = pieces_.data() + std::size_t{head & mask_} * max_pieces_;
   wqe.clear();
   wqe.id = slot.id;
   wqe.length = slot.length;
+  wqe.pd = pd_;
   wqe.pieces.assign(pieces, pieces + slot.count);
   head_.store(head + 1, std::memory_order_release);
-  return true;
-}
-
-std::optional<std::uint64_t> ReceiveQueue::next_length() const {
-  const std::uint32_t head = head_.load(std::memory_order_relaxed);
-  if (head == tail_.load(std::memory_order_acquire)) return std::nullopt;
-  return slots_[head & mask_].length;
+  return Taken::kYes;
 }
 
 void ReceiveQueue::clear() {

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,11 +16,13 @@ namespace verbena::engine {
 struct ReceiveWqe {
   std::uint64_t id = 0;
   std::uint64_t length = 0;   ///< bytes of all pieces
+  std::uint32_t pd = 0;       ///< protection domain that the pieces' keys must be of
   std::vector<Sge> pieces{};  ///< capacity reserved when the queue pair was made
 
   void clear() {
     id = 0;
     length = 0;
+    pd = 0;
     pieces.clear();
   }
 };
@@ -30,11 +31,11 @@ struct ReceiveWqe {
 /// many.
 class ReceiveSource {
  public:
-  /// Moves the oldest request into `wqe` (whose vector has room for max_pieces()); false when there
-  /// is none.
-  virtual bool take(ReceiveWqe& wqe) = 0;
-  /// Bytes that the oldest request can hold, without taking it; nothing when there is none.
-  [[nodiscard]] virtual std::optional<std::uint64_t> next_length() const = 0;
+  enum class Taken : std::uint8_t { kYes, kNone, kTooShort };
+
+  /// Moves the oldest request into `wqe` (whose vector has room for max_pieces()), unless there is
+  /// none or it holds fewer than `size` bytes: then it stays.
+  virtual Taken take(ReceiveWqe& wqe, std::uint64_t size = 0) = 0;
   [[nodiscard]] virtual std::uint32_t max_pieces() const = 0;
   [[nodiscard]] virtual bool shared() const = 0;
   /// Forgets everything that was posted; for a queue of one queue pair only (RESET).
@@ -51,13 +52,17 @@ class ReceiveSource {
 /// lock, as for SendQueue.
 class ReceiveQueue final : public ReceiveSource {
  public:
-  ReceiveQueue(std::uint32_t capacity, std::uint32_t max_pieces);
+  ReceiveQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint32_t pd);
 
   /// Poster's side: not_enough_memory when full, invalid_argument for too many pieces.
   [[nodiscard]] Result<void> post(const ReceiveRequest& request);
 
-  bool take(ReceiveWqe& wqe) override;
-  [[nodiscard]] std::optional<std::uint64_t> next_length() const override;
+  Taken take(ReceiveWqe& wqe, std::uint64_t size = 0) override;
+  /// Requests that wait.
+  [[nodiscard]] std::uint32_t size() const {
+    return tail_.load(std::memory_order_acquire) - head_.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
   [[nodiscard]] std::uint32_t max_pieces() const override { return max_pieces_; }
   [[nodiscard]] bool shared() const override { return false; }
   void clear() override;
@@ -71,6 +76,7 @@ class ReceiveQueue final : public ReceiveSource {
 
   std::uint32_t capacity_;
   std::uint32_t max_pieces_;
+  std::uint32_t pd_;
   std::uint32_t mask_;
   std::vector<Slot> slots_;
   std::vector<Sge> pieces_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/message.h"
 #include "engine/mutants.h"
 #include "engine/psn.h"
 #include "engine/queue_pair.h"
@@ -11,42 +12,10 @@
 namespace verbena::engine {
 namespace {
 
-constexpr std::uint32_t kTurnBytes = 64 << 10;  ///< of one queue pair before the next one's turn
 constexpr std::uint32_t kTurnPackets = 64;
 constexpr std::uint32_t kAtomicSize = 8;
 constexpr std::size_t kMaxOutstanding = 256;
 constexpr std::uint8_t kRnrForever = 7;
-
-/// The opcodes of a SEND or WRITE, by where a packet stands in its message.
-struct MessageOpcodes {
-  wire::Opcode first, middle, last, only;
-};
-
-MessageOpcodes opcodes_of(SendOpcode opcode) {
-  using enum wire::Opcode;
-  switch (opcode) {
-    case SendOpcode::kWrite: return {kRcWriteFirst, kRcWriteMiddle, kRcWriteLast, kRcWriteOnly};
-    case SendOpcode::kWriteWithImm:
-      return {kRcWriteFirst, kRcWriteMiddle, kRcWriteLastImm, kRcWriteOnlyImm};
-    case SendOpcode::kSendWithImm:
-      return {kRcSendFirst, kRcSendMiddle, kRcSendLastImm, kRcSendOnlyImm};
-    case SendOpcode::kSendWithInvalidate:
-      return {kRcSendFirst, kRcSendMiddle, kRcSendLastInv, kRcSendOnlyInv};
-    default: return {kRcSendFirst, kRcSendMiddle, kRcSendLast, kRcSendOnly};
-  }
-}
-
-CompletionOpcode completion_of(SendOpcode opcode) {
-  switch (opcode) {
-    case SendOpcode::kWrite:
-    case SendOpcode::kWriteWithImm: return CompletionOpcode::kWrite;
-    case SendOpcode::kRead: return CompletionOpcode::kRead;
-    case SendOpcode::kCompareSwap: return CompletionOpcode::kCompareSwap;
-    case SendOpcode::kFetchAdd: return CompletionOpcode::kFetchAdd;
-    case SendOpcode::kLocalInvalidate: return CompletionOpcode::kLocalInvalidate;
-    default: return CompletionOpcode::kSend;
-  }
-}
 
 }  // namespace
 
@@ -147,52 +116,14 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
   const std::uint32_t count = std::max(window_->admits(packet_cost(wqe), wanted), least);
   if (count == 0) return Fill::kBlocked;
 
-  const std::uint32_t offset = index * mtu;
-  const std::uint32_t size = std::min(wqe.length - offset, count * mtu);
-  std::span<const ConstBytes> pieces;
-  if (wqe.request.inline_data) {
-    pieces = batch.gather(wqe.inline_bytes.subspan(offset, size));
-  } else {
-    const auto gathered =
-        batch.gather(core_.memory, wqe.request.pieces, offset, size, qp_.config().pd);
-    if (!gathered) return local_error(Status::kLocalProtectionError);
-    pieces = *gathered;
-  }
-
-  wire::Train& train = batch.next();
-  train.path = &qp_.attributes().path;
-  fill_message_headers(train, wqe, index, count);
-  train.count = count;
-  train.segment_size = mtu;
-  train.payload_size = size;
-  train.gather = pieces;
+  const auto sent = send_part(batch, core_.memory, qp_, wqe,
+                              {.index = index, .count = count, .psn = cursor_psn_});
+  if (!sent) return local_error(Status::kLocalProtectionError);
   const std::uint32_t charge = count * packet_cost(wqe);
   window_->charge(charge);
   outgoing_charge_ += charge;
-  qp_.count(&Counters::bytes_sent, size);
   advance_cursor(wqe, count, now);
   return Fill::kMore;
-}
-
-void Requester::fill_message_headers(wire::Train& train, const SendWqe& wqe, std::uint32_t index,
-                                     std::uint32_t count) const {
-  const SendRequest& request = wqe.request;
-  const MessageOpcodes opcodes = opcodes_of(request.opcode);
-  const bool at_start = index == 0;
-  const bool at_end = index + count == wqe.psn_count;
-  wire::Bth& bth = train.head.bth;
-  bth.opcode = at_start ? (wqe.psn_count == 1 ? opcodes.only : opcodes.first)
-                        : (at_end && count == 1 ? opcodes.last : opcodes.middle);
-  bth.destination_qp = qp_.attributes().destination_qp;
-  bth.psn = cursor_psn_;
-  train.middle_opcode = opcodes.middle;
-  train.last_opcode = at_end ? opcodes.last : opcodes.middle;
-  train.ack_request_last = true;
-  train.solicited_last = at_end && request.solicited;
-  train.head.reth = {
-      .address = request.remote_address, .rkey = request.rkey, .dma_length = wqe.length};
-  train.head.immediate.value = request.immediate;
-  train.head.ieth.rkey = request.invalidate_rkey;
 }
 
 Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {

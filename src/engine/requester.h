@@ -62,8 +62,6 @@ class Requester {
   [[nodiscard]] Fill send_message(TrainBatch& batch, SendWqe& wqe, Time now);
   [[nodiscard]] Fill send_read(TrainBatch& batch, SendWqe& wqe, Time now);
   [[nodiscard]] Fill send_atomic(TrainBatch& batch, SendWqe& wqe, Time now);
-  void fill_message_headers(wire::Train& train, const SendWqe& wqe, std::uint32_t index,
-                            std::uint32_t count) const;
   void assign_psns(SendWqe& wqe);
   void advance_cursor(const SendWqe& wqe, std::uint32_t packets, Time now);
   [[nodiscard]] Fill local_error(Status status);

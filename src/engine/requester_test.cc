@@ -396,7 +396,7 @@ TEST_F(Requests, RetriesAreNotConsumedWhileAnotherQueuePairFillsTheWindow) {
   // A second queue pair to the same peer, which never answers it, and which has no time-out: its
   // packets stay under way.
   SendQueue sends(64, 4, 0);
-  ReceiveQueue receives(1, 1);
+  ReceiveQueue receives(1, 1, End::kPd);
   Sink sink;
   QueuePair* other = a.engine
                          .create({.number = 0x112,

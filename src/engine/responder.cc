@@ -52,6 +52,7 @@ void Responder::reset() {
   expected_psn_ = msn_ = 0;
   nak_sent_ = false;
   message_ = Message::kNone;
+  dropping_ = false;
   receive_taken_ = false;
   received_ = 0;
   write_left_ = 0;
@@ -77,6 +78,7 @@ void Responder::reserve() {
 // --- Requests
 
 void Responder::handle_request(const wire::Packet& packet, Time) {
+  if (!qp_.reliable()) return handle_unreliable(packet);
   const std::int32_t distance =
       mutant(Mutant::kPsnWindowUnsigned)
           ? static_cast<std::int32_t>(packet.bth.psn) - static_cast<std::int32_t>(expected_psn_)
@@ -96,6 +98,26 @@ void Responder::handle_request(const wire::Packet& packet, Time) {
   }
   nak_sent_ = false;
   execute(packet);
+}
+
+/// A gap costs the message in which it is: the next one goes on with its own PSN.
+void Responder::handle_unreliable(const wire::Packet& packet) {
+  const bool gap = packet.bth.psn != expected_psn_;
+  if (gap) qp_.count(&Counters::out_of_sequence);
+  expected_psn_ = packet.bth.psn;
+  if (begins(packet.info().place)) {
+    message_ = Message::kNone;
+    dropping_ = false;
+  } else if (gap) {
+    dropping_ = true;
+  }
+  if (!dropping_) execute(packet);
+  expected_psn_ = psn_add(packet.bth.psn, 1);
+}
+
+void Responder::drop_message() {
+  dropping_ = true;
+  message_ = Message::kNone;
 }
 
 /// The order of checks: PSN, opcode sequence, opcode and access, resources, length, rkey
@@ -156,7 +178,7 @@ void Responder::execute_send(const wire::Packet& packet) {
     }
     payload = payload.first(receive_.length - std::min(received_, receive_.length));
   }
-  if (!scatter(core_.memory, receive_.pieces, received_, payload, qp_.config().pd)) {
+  if (!scatter(core_.memory, receive_.pieces, received_, payload, receive_.pd)) {
     return refuse(wire::NakCode::kRemoteOperationalError, Status::kLocalProtectionError);
   }
   received_ += packet.payload.size();
@@ -403,9 +425,14 @@ void Responder::duplicate_atomic(const wire::Packet& packet) {
 /// packet again later.
 bool Responder::take_receive() {
   if (receive_taken_) return true;
-  if (qp_.config().receives->take(receive_)) {
+  if (qp_.config().receives->take(receive_) == ReceiveSource::Taken::kYes) {
     receive_taken_ = true;
     return true;
+  }
+  if (!qp_.reliable()) {
+    qp_.count(&Counters::no_receive);
+    drop_message();
+    return false;
   }
   nak_sent_ = true;
   answer_nak(wire::Aeth::Kind::kRnrNak, qp_.attributes().min_rnr_timer, expected_psn_);
@@ -417,7 +444,7 @@ void Responder::finish_packet(const wire::Packet& packet, std::uint32_t psns) {
   if (ends(packet.info().place)) msn_ = (msn_ + 1) & wire::kMask24;
   qp_.count(&Counters::bytes_received, packet.payload.size());
   expected_psn_ = psn_add(expected_psn_, psns);
-  if (packet.bth.ack_request) answer_acknowledge();
+  if (packet.bth.ack_request && qp_.reliable()) answer_acknowledge();
 }
 
 void Responder::complete_receive(const wire::Packet& packet, CompletionOpcode opcode,
@@ -443,9 +470,14 @@ void Responder::fail_receive(Status status) {
       {.id = receive_.id, .status = status, .qp_number = qp_.config().number, .solicited = true});
 }
 
-/// NAKs a PSN and ends the queue pair; the NAK still goes out.
+/// RC: NAKs a PSN and ends the queue pair; the NAK still goes out. UC: drops the message, unless
+/// the fault is our own.
 void Responder::refuse_at(std::uint32_t psn, wire::NakCode code, Status receive_status) {
-  answer_nak(wire::Aeth::Kind::kNak, static_cast<std::uint8_t>(code), psn);
+  if (qp_.reliable()) {
+    answer_nak(wire::Aeth::Kind::kNak, static_cast<std::uint8_t>(code), psn);
+  } else if (code != wire::NakCode::kRemoteOperationalError) {
+    return drop_message();
+  }
   fail_receive(receive_status);
   qp_.raise(code == wire::NakCode::kRemoteAccessError ? EventKind::kAccessError
             : code == wire::NakCode::kInvalidRequest  ? EventKind::kRequestError
@@ -460,12 +492,9 @@ void Responder::refuse(wire::NakCode code, Status receive_status) {
 void Responder::flush() {
   message_ = Message::kNone;
   fail_receive(Status::kFlushError);
-  if (qp_.config().receives->shared()) {
-    qp_.raise(EventKind::kLastWqeReached);
-    return;
-  }
+  if (qp_.config().receives->shared()) return;  // they stay for others
   if (mutant(Mutant::kFlushSkipsReceives)) return;
-  while (qp_.config().receives->take(receive_)) {
+  while (qp_.config().receives->take(receive_) == ReceiveSource::Taken::kYes) {
     receive_taken_ = true;
     fail_receive(Status::kFlushError);
   }

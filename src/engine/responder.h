@@ -15,8 +15,9 @@ namespace verbena::engine {
 
 class QueuePair;
 
-/// The receiving half of a reliable connected queue pair: executes requests in PSN order and
-/// answers in that order.
+/// The receiving half of a connected queue pair. RC: executes requests in PSN order and answers in
+/// that order. UC: answers nothing; a message of which something is lost or wrong is dropped, and
+/// what it had taken waits for the next one.
 class Responder {
  public:
   Responder(Core& core, QueuePair& qp);
@@ -66,6 +67,8 @@ class Responder {
     std::uint64_t original = 0;
   };
 
+  void handle_unreliable(const wire::Packet& packet);
+  void drop_message();
   [[nodiscard]] bool in_sequence(const wire::OpcodeInfo& info) const;
   [[nodiscard]] bool right_length(const wire::Packet& packet) const;
   void execute(const wire::Packet& packet);
@@ -102,6 +105,7 @@ class Responder {
   bool nak_sent_ = false;  ///< silence about the gap until the expected PSN comes
 
   Message message_ = Message::kNone;
+  bool dropping_ = false;  ///< UC: what comes until the next message begins
   ReceiveWqe receive_;
   bool receive_taken_ = false;
   std::uint64_t received_ = 0;       ///< bytes of the message in progress

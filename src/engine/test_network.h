@@ -99,7 +99,7 @@ class End {
   std::uint32_t qpn;
   std::uint32_t key = 0;
   SendQueue sends{64, 4, 256};
-  ReceiveQueue receives{64, 4};
+  ReceiveQueue receives{64, 4, kPd};
   Sink sent;
   Sink received;
   QueuePair* qp = nullptr;
@@ -117,8 +117,8 @@ struct ConnectOptions {
 
 class EngineTest : public ::testing::Test {
  protected:
-  explicit EngineTest(const EngineConfig& config = {})
-      : a(0x7F000001, 0x111, QpType::kRc, config), b(0x7F000002, 0x222, QpType::kRc, config) {}
+  explicit EngineTest(const EngineConfig& config = {}, QpType type = QpType::kRc)
+      : a(0x7F000001, 0x111, type, config), b(0x7F000002, 0x222, type, config) {}
 
   End a;
   End b;
@@ -131,6 +131,31 @@ class EngineTest : public ::testing::Test {
   void connect(const ConnectOptions& options = {}) {
     bring_up(a, b, options, options.psn, options.psn + 1000);
     bring_up(b, a, options, options.psn + 1000, options.psn);
+  }
+
+  void connect_unreliable() {
+    bring_up_unreliable(a, b);
+    bring_up_unreliable(b, a);
+  }
+
+  /// UC with a path MTU of 256, PSNs from 100 on.
+  void bring_up_unreliable(End& end, const End& peer) {
+    QpAttributes attributes;
+    attributes.state = QpState::kInit;
+    attributes.access = kRemoteWrite;
+    attributes.port = 1;
+    ASSERT_TRUE(end.engine.modify(*end.qp, attributes,
+                                  kMaskState | kMaskPkeyIndex | kMaskPort | kMaskAccess, now));
+    attributes.state = QpState::kRtr;
+    attributes.path = {.source = end.source, .destination = peer.source, .source_port = 4791};
+    attributes.path_mtu = 256;
+    attributes.destination_qp = peer.qpn;
+    attributes.rq_psn = attributes.sq_psn = 100;
+    ASSERT_TRUE(end.engine.modify(
+        *end.qp, attributes,
+        kMaskState | kMaskPath | kMaskPathMtu | kMaskDestinationQp | kMaskRqPsn, now));
+    attributes.state = QpState::kRts;
+    ASSERT_TRUE(end.engine.modify(*end.qp, attributes, kMaskState | kMaskSqPsn, now));
   }
 
   void bring_up(End& end, const End& peer, const ConnectOptions& options, std::uint32_t sq_psn,

@@ -24,6 +24,8 @@ enum class AsyncKind : std::uint8_t {
   kDeviceFatal = 8,
   kPortActive = 9,
   kPortError = 10,
+  kSrqError = 14,
+  kSrqLimitReached = 15,
   kLastWqeReached = 16,
   kGidChange = 18,
 };
@@ -31,7 +33,8 @@ enum class AsyncKind : std::uint8_t {
 /// An asynchronous event with the object it is about.
 struct AsyncEvent {
   AsyncKind kind{};
-  void* cookie = nullptr;  ///< of the queue pair or completion queue; null for port and device
+  void* cookie =
+      nullptr;  ///< of the queue pair, completion or shared receive queue; null for port and device
 };
 
 /// The asynchronous events of a NIC that no program has taken yet. An event that already waits in

@@ -19,6 +19,8 @@ struct Limits {
   std::uint32_t max_ah = 65536;
   std::uint32_t max_cqe = 1u << 20;
   std::uint32_t max_qp_wr = 1u << 15;
+  std::uint32_t max_srq = 4096;
+  std::uint32_t max_srq_wr = 1u << 15;
   std::uint32_t max_sge = 32;
   std::uint32_t max_inline = 1024;
   std::uint8_t max_rd_atomic = 16;

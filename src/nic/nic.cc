@@ -29,6 +29,7 @@ Nic::Impl::Impl(Host& the_host, const NicConfig& the_config,
       handles("address handles", the_config.limits.max_ah),
       channels("completion channels", the_config.limits.max_cq),
       cqs("completion queues", the_config.limits.max_cq),
+      srqs("shared receive queues", the_config.limits.max_srq),
       qps("queue pairs", the_config.limits.max_qp) {}
 
 // Called with a shard held, so neither a shard nor the object lock is taken here.
@@ -164,6 +165,10 @@ Result<void> Nic::post_send(QueuePair* qp, const engine::SendRequest& request) {
 
 Result<void> Nic::post_receive(QueuePair* qp, const engine::ReceiveRequest& request) {
   return qp->post_receive(request);
+}
+
+Result<void> Nic::post_receive(SharedReceiveQueue* srq, const engine::ReceiveRequest& request) {
+  return srq->post(request);
 }
 
 void Nic::ring(QueuePair* qp) {

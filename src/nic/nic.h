@@ -23,6 +23,7 @@ namespace verbena::nic {
 class CompletionQueue;
 class CompletionChannel;
 class QueuePair;
+class SharedReceiveQueue;
 
 /// The objects of a software RNIC and the calls that work on them: what ibv_* functions are made
 /// of. Threads that poll or post drive the NIC themselves (`nic.md`, Progress); the host does the
@@ -57,8 +58,8 @@ class Nic {
   [[nodiscard]] Host& host() const;
 
   // Objects. invalid_argument for values that make no sense, not_enough_memory above a limit,
-  // device_or_resource_busy when something still uses what is to be destroyed. Destroying a CQ or
-  // QP waits until its events were acknowledged.
+  // device_or_resource_busy when something still uses what is to be destroyed. Destroying a CQ, SRQ
+  // or QP waits until its events were acknowledged.
 
   [[nodiscard]] Result<ProtectionDomain*> alloc_pd();
   [[nodiscard]] Result<void> dealloc_pd(ProtectionDomain* pd);
@@ -95,6 +96,16 @@ class Nic {
   /// only later ones.
   [[nodiscard]] Result<void> arm(CompletionQueue* cq, bool solicited_only);
 
+  [[nodiscard]] Result<SharedReceiveQueue*> create_srq(SrqInit& init, void* cookie);
+  /// Sets what is given: another size, which must hold what is posted, and a limit, at most the
+  /// size. Nothing changes on an error.
+  [[nodiscard]] Result<void> modify_srq(SharedReceiveQueue* srq,
+                                        std::optional<std::uint32_t> max_wr,
+                                        std::optional<std::uint32_t> limit);
+  [[nodiscard]] SrqAttributes query_srq(const SharedReceiveQueue* srq) const;
+  [[nodiscard]] Result<void> destroy_srq(SharedReceiveQueue* srq);
+  void acknowledge(SharedReceiveQueue* srq, std::uint32_t events);
+
   [[nodiscard]] Result<QueuePair*> create_qp(QpInit& init, void* cookie);
   [[nodiscard]] Result<void> destroy_qp(QueuePair* qp);
   [[nodiscard]] Result<void> modify_qp(QueuePair* qp, const engine::QpAttributes& attributes,
@@ -108,6 +119,9 @@ class Nic {
   [[nodiscard]] Result<void> post_send(QueuePair* qp, const engine::SendRequest& request);
   [[nodiscard]] Result<void> post_receive(QueuePair* qp, const engine::ReceiveRequest& request);
   void ring(QueuePair* qp);
+  /// Needs no ring(): it waits there for a packet.
+  [[nodiscard]] Result<void> post_receive(SharedReceiveQueue* srq,
+                                          const engine::ReceiveRequest& request);
 
   [[nodiscard]] Result<AddressHandle*> create_ah(ProtectionDomain* pd, const wire::Path& path);
   [[nodiscard]] Result<void> destroy_ah(AddressHandle* ah);

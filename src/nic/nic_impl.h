@@ -16,6 +16,7 @@
 #include "nic/poll_state.h"
 #include "nic/queue_pair.h"
 #include "nic/shard.h"
+#include "nic/shared_receive_queue.h"
 
 namespace verbena::nic {
 
@@ -44,6 +45,7 @@ struct Nic::Impl final : OverrunListener {
   [[nodiscard]] Result<void> check_attributes(const engine::QpAttributes& attributes,
                                               std::uint32_t mask) const;
   [[nodiscard]] Result<void> check_init(const QpInit& init) const;
+  [[nodiscard]] Result<void> check_srq_size(std::uint32_t max_wr) const;
 
   void overrun(CompletionQueue& cq) override;
 
@@ -65,6 +67,7 @@ struct Nic::Impl final : OverrunListener {
   ObjectTable<AddressHandle> handles;
   ObjectTable<CompletionChannel> channels;
   ObjectTable<CompletionQueue> cqs;
+  ObjectTable<SharedReceiveQueue> srqs;
   ObjectTable<QueuePair> qps;
 
   std::vector<std::unique_ptr<Shard>> shards;  ///< last: their engines point to all of the above

@@ -80,9 +80,6 @@ Result<void> Nic::Impl::check_init(const QpInit& init) const {
   if (init.send_cq == nullptr || init.receive_cq == nullptr) {
     return refuse("a queue pair needs two completion queues");
   }
-  if (init.type != engine::QpType::kRc && init.type != engine::QpType::kUd) {
-    return fail(std::errc::operation_not_supported, "queue pairs are RC or UD");
-  }
   if (init.max_send_wr > limits.max_qp_wr || init.max_receive_wr > limits.max_qp_wr) {
     return refuse("more work requests than max_qp_wr");
   }
@@ -218,6 +215,54 @@ void Nic::acknowledge(CompletionQueue* cq, std::uint32_t events) {
   cq->ledger().acknowledge(events);
 }
 
+// Shared receive queues.
+
+Result<void> Nic::Impl::check_srq_size(std::uint32_t max_wr) const {
+  if (max_wr > 0 && max_wr <= config.limits.max_srq_wr) return {};
+  return fail(std::errc::invalid_argument, "the size is zero or above max_srq_wr");
+}
+
+Result<SharedReceiveQueue*> Nic::create_srq(SrqInit& init, void* cookie) {
+  VERBENA_TRY(impl_->check_srq_size(init.max_wr));
+  if (init.max_sge > impl_->config.limits.max_sge)
+    return fail(std::errc::invalid_argument, "more scatter entries than max_srq_sge");
+  const std::scoped_lock lock(impl_->objects_mutex);
+  VERBENA_TRY(impl_->srqs.check_room());
+  auto srq = std::make_unique<SharedReceiveQueue>(init, cookie, impl_->async_events);
+  init.max_sge = srq->max_pieces();
+  ++init.pd->uses;
+  return impl_->srqs.insert(std::move(srq));
+}
+
+Result<void> Nic::modify_srq(SharedReceiveQueue* srq, std::optional<std::uint32_t> max_wr,
+                             std::optional<std::uint32_t> limit) {
+  if (max_wr) VERBENA_TRY(impl_->check_srq_size(*max_wr));
+  if (limit && *limit > max_wr.value_or(srq->attributes().max_wr))
+    return fail(std::errc::invalid_argument, "the limit is above the queue's size");
+  if (max_wr) VERBENA_TRY(srq->resize(*max_wr));
+  if (limit) srq->set_limit(*limit);
+  return {};
+}
+
+SrqAttributes Nic::query_srq(const SharedReceiveQueue* srq) const { return srq->attributes(); }
+
+Result<void> Nic::destroy_srq(SharedReceiveQueue* srq) {
+  {
+    const std::scoped_lock lock(impl_->objects_mutex);
+    if (srq->uses > 0) return busy("queue pairs use the shared receive queue");
+    impl_->async_events.purge(srq->ledger());
+  }
+  VERBENA_TRY(srq->ledger().settle(impl_->host));
+  const std::scoped_lock lock(impl_->objects_mutex);
+  --srq->pd()->uses;
+  impl_->srqs.erase(srq);
+  return {};
+}
+
+void Nic::acknowledge(SharedReceiveQueue* srq, std::uint32_t events) {
+  srq->ledger().acknowledge(events);
+}
+
 // Queue pairs.
 
 Result<QueuePair*> Nic::create_qp(QpInit& init, void* cookie) {
@@ -232,11 +277,12 @@ Result<QueuePair*> Nic::create_qp(QpInit& init, void* cookie) {
   ++init.pd->uses;
   ++init.send_cq->uses;
   ++init.receive_cq->uses;
+  if (init.srq != nullptr) ++init.srq->uses;
   init.max_send_wr = qp.send_queue().capacity();
   init.max_send_sge = qp.send_queue().max_pieces();
   init.max_inline = qp.send_queue().max_inline();
-  init.max_receive_wr = std::max(init.max_receive_wr, 1U);
-  init.max_receive_sge = qp.receive_queue().max_pieces();
+  init.max_receive_wr = init.srq != nullptr ? 0 : qp.receive_queue().capacity();
+  init.max_receive_sge = init.srq != nullptr ? 0 : qp.receive_queue().max_pieces();
   return impl_->qps.insert(std::move(made));
 }
 
@@ -250,6 +296,7 @@ Result<void> Nic::destroy_qp(QueuePair* qp) {
       impl_->async_events.purge(qp->ledger());
       --qp->send_cq()->uses;
       --qp->receive_cq()->uses;
+      if (qp->srq() != nullptr) --qp->srq()->uses;
       --qp->pd()->uses;
     }
   }

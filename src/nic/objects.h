@@ -9,10 +9,11 @@
 namespace verbena::nic {
 
 class CompletionQueue;
+class SharedReceiveQueue;
 
 struct ProtectionDomain {
   std::uint32_t number = 0;
-  std::uint32_t uses = 0;  ///< MRs, QPs and AHs in it (under the NIC's object lock)
+  std::uint32_t uses = 0;  ///< MRs, QPs, SRQs and AHs in it (under the NIC's object lock)
 };
 
 struct MemoryRegion {
@@ -32,12 +33,27 @@ struct QpInit {
   ProtectionDomain* pd = nullptr;
   CompletionQueue* send_cq = nullptr;
   CompletionQueue* receive_cq = nullptr;
+  SharedReceiveQueue* srq = nullptr;  ///< where receives come from; null: a queue of its own
   std::uint32_t max_send_wr = 0;
   std::uint32_t max_receive_wr = 0;
   std::uint32_t max_send_sge = 0;
   std::uint32_t max_receive_sge = 0;
   std::uint32_t max_inline = 0;
   bool signal_all = false;
+};
+
+/// What a shared receive queue is made with (ibv_srq_init_attr); the granted sizes come back in it.
+struct SrqInit {
+  ProtectionDomain* pd = nullptr;
+  std::uint32_t max_wr = 0;
+  std::uint32_t max_sge = 0;
+};
+
+/// What a shared receive queue is now (ibv_srq_attr).
+struct SrqAttributes {
+  std::uint32_t max_wr = 0;
+  std::uint32_t max_sge = 0;
+  std::uint32_t limit = 0;  ///< 0: not armed
 };
 
 }  // namespace verbena::nic

@@ -17,8 +17,8 @@ using engine::SendOpcode;
     case SendOpcode::kSendWithImm: return true;
     case SendOpcode::kWrite:
     case SendOpcode::kWriteWithImm:
-    case SendOpcode::kSendWithInvalidate:
     case SendOpcode::kLocalInvalidate: return type != QpType::kUd;
+    case SendOpcode::kSendWithInvalidate:
     case SendOpcode::kRead:
     case SendOpcode::kCompareSwap:
     case SendOpcode::kFetchAdd: return type == QpType::kRc;
@@ -42,16 +42,20 @@ QueuePair::QueuePair(const QpInit& init, void* cookie)
       pd_(init.pd),
       send_cq_(init.send_cq),
       receive_cq_(init.receive_cq),
+      srq_(init.srq),
       cookie_(cookie),
       send_queue_(std::max(init.max_send_wr, 1U), std::max(init.max_send_sge, 1U), init.max_inline),
-      receive_queue_(std::max(init.max_receive_wr, 1U), std::max(init.max_receive_sge, 1U)) {}
+      receive_queue_(std::max(init.max_receive_wr, 1U), std::max(init.max_receive_sge, 1U),
+                     init.pd->number) {}
 
 engine::QpConfig QueuePair::engine_config(std::uint32_t with_number) {
+  engine::ReceiveSource* receives = &receive_queue_;
+  if (srq_ != nullptr) receives = srq_;
   return engine::QpConfig{.number = with_number,
                           .type = type_,
                           .pd = pd_->number,
                           .send_queue = &send_queue_,
-                          .receives = &receive_queue_,
+                          .receives = receives,
                           .send_completions = send_cq_,
                           .receive_completions = receive_cq_,
                           .signal_all = signal_all_};
@@ -88,6 +92,8 @@ Result<void> QueuePair::post_send(const engine::SendRequest& request) {
 }
 
 Result<void> QueuePair::post_receive(const engine::ReceiveRequest& request) {
+  if (srq_ != nullptr)
+    return fail(std::errc::invalid_argument, "receives come from the shared receive queue");
   const std::scoped_lock lock(receive_mutex_);
   if (refuses_receive()) {
     return fail(std::errc::invalid_argument, "nothing can be received into in RESET");

@@ -13,6 +13,7 @@
 #include "nic/event_ledger.h"
 #include "nic/gate.h"
 #include "nic/objects.h"
+#include "nic/shared_receive_queue.h"
 
 namespace verbena::nic {
 
@@ -30,8 +31,8 @@ class QueuePair {
   /// Copies a request into the send queue. invalid_argument in RESET, INIT and RTR and for requests
   /// that the type does not know; else as engine::SendQueue::post.
   [[nodiscard]] Result<void> post_send(const engine::SendRequest& request);
-  /// Copies a request into the receive queue. invalid_argument in RESET; else as
-  /// engine::ReceiveQueue::post.
+  /// Copies a request into the receive queue. invalid_argument in RESET, and where receives come
+  /// from a shared queue; else as engine::ReceiveQueue::post.
   [[nodiscard]] Result<void> post_receive(const engine::ReceiveRequest& request);
   /// Whether something was posted to the send queue since the last time this was asked.
   [[nodiscard]] bool take_send_posted() {
@@ -55,6 +56,7 @@ class QueuePair {
   [[nodiscard]] ProtectionDomain* pd() const { return pd_; }
   [[nodiscard]] CompletionQueue* send_cq() const { return send_cq_; }
   [[nodiscard]] CompletionQueue* receive_cq() const { return receive_cq_; }
+  [[nodiscard]] SharedReceiveQueue* srq() const { return srq_; }
   [[nodiscard]] void* cookie() const { return cookie_; }
   [[nodiscard]] EventLedger& ledger() { return ledger_; }
   [[nodiscard]] Doorbell& doorbell() { return doorbell_; }
@@ -73,6 +75,7 @@ class QueuePair {
   ProtectionDomain* pd_;
   CompletionQueue* send_cq_;
   CompletionQueue* receive_cq_;
+  SharedReceiveQueue* srq_;
   void* cookie_;
   engine::SendQueue send_queue_;
   engine::ReceiveQueue receive_queue_;

@@ -73,7 +73,7 @@ class Endpoint {
   static constexpr std::uint32_t kDepth = 512;
 
   engine::SendQueue sends{kDepth, 4, 256};
-  engine::ReceiveQueue receives{kDepth, 4};
+  engine::ReceiveQueue receives{kDepth, 4, TestMemory::kPd};
   Sink sent;
   Sink received;
   engine::Counters counts;

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/message.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace verbena::engine {
+namespace {
+
+/// The opcodes of a SEND or WRITE, by where a packet stands in its message.
+struct MessageOpcodes {
+  wire::Opcode first, middle, last, only;
+};
+
+MessageOpcodes rc_opcodes_of(SendOpcode opcode) {
+  using enum wire::Opcode;
+  switch (opcode) {
+    case SendOpcode::kWrite: return {kRcWriteFirst, kRcWriteMiddle, kRcWriteLast, kRcWriteOnly};
+    case SendOpcode::kWriteWithImm:
+      return {kRcWriteFirst, kRcWriteMiddle, kRcWriteLastImm, kRcWriteOnlyImm};
+    case SendOpcode::kSendWithImm:
+      return {kRcSendFirst, kRcSendMiddle, kRcSendLastImm, kRcSendOnlyImm};
+    case SendOpcode::kSendWithInvalidate:
+      return {kRcSendFirst, kRcSendMiddle, kRcSendLastInv, kRcSendOnlyInv};
+    default: return {kRcSendFirst, kRcSendMiddle, kRcSendLast, kRcSendOnly};
+  }
+}
+
+/// RC and UC number the same operations alike, behind three bits that name the transport.
+MessageOpcodes opcodes_of(QpType type, SendOpcode opcode) {
+  MessageOpcodes opcodes = rc_opcodes_of(opcode);
+  if (type == QpType::kUc) {
+    constexpr auto kTransport = std::to_underlying(wire::Opcode::kUcSendFirst);
+    for (wire::Opcode* one : {&opcodes.first, &opcodes.middle, &opcodes.last, &opcodes.only})
+      *one = static_cast<wire::Opcode>(std::to_underlying(*one) | kTransport);
+  }
+  return opcodes;
+}
+
+void fill_headers(wire::Train& train, const QueuePair& qp, const SendWqe& wqe,
+                  const MessagePart& part) {
+  const SendRequest& request = wqe.request;
+  const MessageOpcodes opcodes = opcodes_of(qp.config().type, request.opcode);
+  const bool at_start = part.index == 0;
+  const bool at_end = part.index + part.count == wqe.psn_count;
+  wire::Bth& bth = train.head.bth;
+  bth.opcode = at_start ? (wqe.psn_count == 1 ? opcodes.only : opcodes.first)
+                        : (at_end && part.count == 1 ? opcodes.last : opcodes.middle);
+  bth.destination_qp = qp.attributes().destination_qp;
+  bth.psn = part.psn;
+  train.middle_opcode = opcodes.middle;
+  train.last_opcode = at_end ? opcodes.last : opcodes.middle;
+  train.ack_request_last = qp.reliable();
+  train.solicited_last = at_end && request.solicited;
+  train.head.reth = {
+      .address = request.remote_address, .rkey = request.rkey, .dma_length = wqe.length};
+  train.head.immediate.value = request.immediate;
+  train.head.ieth.rkey = request.invalidate_rkey;
+}
+
+}  // namespace
+
+CompletionOpcode completion_of(SendOpcode opcode) {
+  switch (opcode) {
+    case SendOpcode::kWrite:
+    case SendOpcode::kWriteWithImm: return CompletionOpcode::kWrite;
+    case SendOpcode::kRead: return CompletionOpcode::kRead;
+    case SendOpcode::kCompareSwap: return CompletionOpcode::kCompareSwap;
+    case SendOpcode::kFetchAdd: return CompletionOpcode::kFetchAdd;
+    case SendOpcode::kLocalInvalidate: return CompletionOpcode::kLocalInvalidate;
+    default: return CompletionOpcode::kSend;
+  }
+}
+
+std::expected<void, MemoryError> send_part(TrainBatch& batch, const MemoryLookup& memory,
+                                           QueuePair& qp, const SendWqe& wqe,
+                                           const MessagePart& part) {
+  const std::uint32_t mtu = qp.attributes().path_mtu;
+  const std::uint32_t offset = part.index * mtu;
+  const std::uint32_t size = std::min(wqe.length - offset, part.count * mtu);
+  std::span<const ConstBytes> pieces;
+  if (wqe.request.inline_data) {
+    pieces = batch.gather(wqe.inline_bytes.subspan(offset, size));
+  } else {
+    const auto gathered = batch.gather(memory, wqe.request.pieces, offset, size, qp.config().pd);
+    if (!gathered) return std::unexpected(gathered.error());
+    pieces = *gathered;
+  }
+  wire::Train& train = batch.next();
+  train.path = &qp.attributes().path;
+  fill_headers(train, qp, wqe, part);
+  train.count = part.count;
+  train.segment_size = mtu;
+  train.payload_size = size;
+  train.gather = pieces;
+  qp.count(&Counters::bytes_sent, size);
+  return {};
+}
+
+}  // namespace verbena::engine

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <expected>
+
+#include "engine/memory.h"
+#include "engine/queue_pair.h"
+#include "engine/send_queue.h"
+#include "engine/train_batch.h"
+
+/// What reliable and unreliable senders of SENDs and WRITEs have in common.
+namespace verbena::engine {
+
+/// Bytes of one message before the next queue pair's turn.
+inline constexpr std::uint32_t kTurnBytes = 64 << 10;
+
+/// What a completion says that a request was.
+[[nodiscard]] CompletionOpcode completion_of(SendOpcode opcode);
+
+/// Packets of a SEND or WRITE: `count` from the one at `index` on, which has `psn`.
+struct MessagePart {
+  std::uint32_t index = 0;
+  std::uint32_t count = 0;
+  std::uint32_t psn = 0;
+};
+
+/// Puts a part of a message into a batch that is not full, as one train.
+[[nodiscard]] std::expected<void, MemoryError> send_part(TrainBatch& batch,
+                                                         const MemoryLookup& memory, QueuePair& qp,
+                                                         const SendWqe& wqe,
+                                                         const MessagePart& part);
+
+}  // namespace verbena::engine

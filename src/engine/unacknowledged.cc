@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/unacknowledged.h"
+
+#include <algorithm>
+
+#include "engine/message.h"
+#include "engine/psn.h"
+#include "engine/queue_pair.h"
+
+namespace verbena::engine {
+namespace {
+
+constexpr std::uint32_t kQkeyFromQp = 0x8000'0000;  ///< top bit: the queue pair's own Q_Key is sent
+constexpr std::uint32_t kTurnTrains = 64;
+
+}  // namespace
+
+void UnacknowledgedSender::reset() {
+  oldest_ = cursor_ = qp_.config().send_queue->tail();
+  qp_.config().send_queue->clear();
+  sent_ = next_psn_ = 0;
+}
+
+void UnacknowledgedSender::start() { next_psn_ = qp_.attributes().sq_psn; }
+
+Fill UnacknowledgedSender::fill(TrainBatch& batch) {
+  SendQueue& queue = *qp_.config().send_queue;
+  for (std::uint32_t trains = 0; cursor_ != queue.tail(); ++trains) {
+    if (sent_ == 0 && qp_.state() == QpState::kSqd) return Fill::kIdle;
+    if (batch.full() || trains == kTurnTrains) return Fill::kMore;
+    const Status status = send(batch, queue.at(cursor_));
+    if (status == Status::kSuccess) continue;
+    // The link has not taken what is in this batch yet: the failure waits until that is complete.
+    if (oldest_ != cursor_) return Fill::kMore;
+    complete(queue.at(oldest_), status);
+    cursor_ = oldest_;
+    sent_ = 0;
+    qp_.enter_send_queue_error();
+    return Fill::kIdle;
+  }
+  return Fill::kIdle;
+}
+
+Status UnacknowledgedSender::send(TrainBatch& batch, SendWqe& wqe) {
+  return qp_.connected() ? send_message(batch, wqe) : send_datagram(batch, wqe);
+}
+
+Status UnacknowledgedSender::send_datagram(TrainBatch& batch, const SendWqe& wqe) {
+  const SendRequest& request = wqe.request;
+  const bool immediate = request.opcode == SendOpcode::kSendWithImm;
+  if (wqe.length > core_.config.port_mtu) return Status::kLocalLengthError;
+  std::span<const ConstBytes> pieces;
+  if (request.inline_data) {
+    pieces = batch.gather(wqe.inline_bytes);
+  } else {
+    const auto gathered =
+        batch.gather(core_.memory, request.pieces, 0, wqe.length, qp_.config().pd);
+    if (!gathered) return Status::kLocalProtectionError;
+    pieces = *gathered;
+  }
+  wire::Train& train = batch.next();
+  train.path = &request.target.path;
+  train.head.bth.opcode = immediate ? wire::Opcode::kUdSendOnlyImm : wire::Opcode::kUdSendOnly;
+  train.head.bth.destination_qp = request.target.qp_number;
+  train.head.bth.psn = next_psn_;
+  train.head.deth.qkey =
+      (request.target.qkey & kQkeyFromQp) != 0 ? qp_.attributes().qkey : request.target.qkey;
+  train.head.deth.source_qp = qp_.config().number;
+  train.head.immediate.value = request.immediate;
+  train.solicited_last = request.solicited;
+  train.segment_size = core_.config.port_mtu;
+  train.payload_size = wqe.length;
+  train.gather = pieces;
+  qp_.count(&Counters::bytes_sent, wqe.length);
+  next_psn_ = psn_add(next_psn_, 1);
+  ++cursor_;
+  return Status::kSuccess;
+}
+
+Status UnacknowledgedSender::send_message(TrainBatch& batch, SendWqe& wqe) {
+  const std::uint32_t mtu = qp_.attributes().path_mtu;
+  wqe.psn_count = packet_count(wqe.length, mtu);
+  const std::uint32_t count = std::min(wqe.psn_count - sent_, std::max(kTurnBytes / mtu, 1U));
+  const MessagePart part{.index = sent_, .count = count, .psn = next_psn_};
+  if (!send_part(batch, core_.memory, qp_, wqe, part)) return Status::kLocalProtectionError;
+  next_psn_ = psn_add(next_psn_, count);
+  sent_ += count;
+  if (sent_ == wqe.psn_count) {
+    sent_ = 0;
+    ++cursor_;
+  }
+  return Status::kSuccess;
+}
+
+void UnacknowledgedSender::confirm() {
+  while (oldest_ != cursor_) complete(qp_.config().send_queue->at(oldest_), Status::kSuccess);
+}
+
+void UnacknowledgedSender::complete(const SendWqe& wqe, Status status) {
+  const bool signaled =
+      wqe.request.signaled || qp_.config().signal_all || status != Status::kSuccess;
+  ++oldest_;
+  if (!signaled) return;
+  const Completion completion{.id = wqe.request.id,
+                              .status = status,
+                              .opcode = completion_of(wqe.request.opcode),
+                              .byte_count = wqe.length,
+                              .qp_number = qp_.config().number,
+                              .solicited = status != Status::kSuccess};
+  qp_.config().send_queue->release_to(oldest_);
+  qp_.complete_send(completion);
+}
+
+void UnacknowledgedSender::flush() {
+  SendQueue& queue = *qp_.config().send_queue;
+  confirm();
+  const std::uint32_t end = queue.tail();
+  while (oldest_ != end) complete(queue.at(oldest_), Status::kFlushError);
+  queue.release_to(oldest_);
+  cursor_ = oldest_;
+  sent_ = 0;
+}
+
+}  // namespace verbena::engine

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "engine/core.h"
+#include "engine/requester.h"
+#include "engine/train_batch.h"
+
+namespace verbena::engine {
+
+class QueuePair;
+
+/// The sending half of UD and UC queue pairs: nothing is acknowledged, a send is complete when the
+/// link took it.
+class UnacknowledgedSender {
+ public:
+  UnacknowledgedSender(Core& core, QueuePair& qp) : core_(core), qp_(qp) {}
+
+  /// Forgets everything (RESET).
+  void reset();
+  /// RTR to RTS: the first packet carries the queue pair's sq_psn.
+  void start();
+  [[nodiscard]] Fill fill(TrainBatch& batch);
+  /// The link has taken what the last fill() gave it: those sends complete. The engine calls it
+  /// before anything else.
+  void confirm();
+  /// Completes everything that is left with a flush error.
+  void flush();
+  /// Nothing started is unfinished (SQD).
+  [[nodiscard]] bool drained() const { return oldest_ == cursor_ && sent_ == 0; }
+
+ private:
+  /// Sends the request at the cursor, or the next part of it.
+  [[nodiscard]] Status send(TrainBatch& batch, SendWqe& wqe);
+  [[nodiscard]] Status send_datagram(TrainBatch& batch, const SendWqe& wqe);
+  [[nodiscard]] Status send_message(TrainBatch& batch, SendWqe& wqe);
+  void complete(const SendWqe& wqe, Status status);
+
+  Core& core_;
+  QueuePair& qp_;
+  std::uint32_t oldest_ = 0;
+  std::uint32_t cursor_ = 0;
+  std::uint32_t sent_ = 0;  ///< packets of the request at the cursor that left
+  std::uint32_t next_psn_ = 0;
+};
+
+}  // namespace verbena::engine

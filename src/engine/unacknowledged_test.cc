@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Unreliable connections: what is lost costs the message in which it is, and nothing else.
+#include "engine/unacknowledged.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/test_network.h"
+
+namespace verbena::engine::testing {
+namespace {
+
+using wire::Opcode;
+
+class UnreliableConnection : public EngineTest {
+ protected:
+  UnreliableConnection() : EngineTest({}, QpType::kUc) { connect_unreliable(); }
+
+  SendRequest request(SendOpcode opcode, std::uint64_t id = 1) const {
+    return {.id = id,
+            .opcode = opcode,
+            .signaled = true,
+            .solicited = true,
+            .immediate = 7,
+            .remote_address = b.address(10000),
+            .rkey = b.key};
+  }
+  /// Delivers what `a` sends but the packets at these indices.
+  void transfer(std::initializer_list<std::size_t> lost = {}) {
+    sent_ = collect(a);
+    for (std::size_t i = 0; i < sent_.size(); ++i) {
+      if (std::ranges::find(lost, i) == lost.end()) deliver(b, sent_[i]);
+    }
+    EXPECT_TRUE(collect(b).empty());  // nothing is answered
+  }
+  void send(SendOpcode opcode, std::uint32_t length, std::initializer_list<std::size_t> lost = {}) {
+    fill(a, 0, length, length);
+    ASSERT_TRUE(a.send(request(opcode), {a.piece(0, length)}, now));
+    transfer(lost);
+    EXPECT_EQ(a.sent.take().status, Status::kSuccess);
+  }
+
+  std::vector<Datagram> sent_;
+};
+
+TEST_F(UnreliableConnection, MessagesArriveInParts) {
+  ASSERT_TRUE(b.receive(8, {b.piece(0, 1000)}, now));
+  send(SendOpcode::kSendWithImm, 600);
+  ASSERT_EQ(sent_.size(), 3u);
+  EXPECT_EQ(sent_[0].packet().bth.opcode, Opcode::kUcSendFirst);
+  EXPECT_EQ(sent_[1].packet().bth.opcode, Opcode::kUcSendMiddle);
+  EXPECT_EQ(sent_[2].packet().bth.opcode, Opcode::kUcSendLastImm);
+  EXPECT_EQ(sent_[0].packet().bth.psn, 100u);
+  EXPECT_EQ(sent_[2].packet().bth.psn, 102u);
+  EXPECT_FALSE(sent_[2].packet().bth.ack_request);
+  EXPECT_TRUE(sent_[2].packet().bth.solicited);
+  const Completion completion = b.received.take();
+  EXPECT_EQ(completion.id, 8u);
+  EXPECT_EQ(completion.byte_count, 600u);
+  EXPECT_EQ(completion.immediate_or_key, 7u);
+  EXPECT_TRUE(same(a, 0, b, 0, 600));
+}
+
+TEST_F(UnreliableConnection, WritesArriveAndTakeAReceiveForTheirImmediate) {
+  send(SendOpcode::kWrite, 600);
+  EXPECT_TRUE(same(a, 0, b, 10000, 600));
+  EXPECT_TRUE(b.received.completions.empty());
+  ASSERT_TRUE(b.receive(9, {}, now));
+  send(SendOpcode::kWriteWithImm, 300);
+  const Completion completion = b.received.take();
+  EXPECT_EQ(completion.opcode, CompletionOpcode::kReceiveWriteWithImm);
+  EXPECT_EQ(completion.byte_count, 300u);
+}
+
+TEST_F(UnreliableConnection, ALongMessageTakesSeveralTurns) {
+  ASSERT_TRUE(b.receive(8, {b.piece(0, 100000)}, now));
+  send(SendOpcode::kSend, 100000);
+  EXPECT_EQ(sent_.size(), 391u);
+  EXPECT_EQ(b.received.take().byte_count, 100000u);
+  EXPECT_TRUE(same(a, 0, b, 0, 100000));
+}
+
+TEST_F(UnreliableConnection, WhatIsLostCostsItsMessage) {
+  for (const std::size_t lost : {0, 1, 2}) {
+    ASSERT_TRUE(b.receive(lost, {b.piece(0, 1000)}, now));
+    send(SendOpcode::kSend, 600, {lost});
+    EXPECT_TRUE(b.received.completions.empty());
+    // The receive that the message had taken serves the next one.
+    send(SendOpcode::kSend, 601);
+    const Completion completion = b.received.take();
+    EXPECT_EQ(completion.id, lost);
+    EXPECT_EQ(completion.byte_count, 601u);
+    EXPECT_TRUE(same(a, 0, b, 0, 601));
+  }
+  EXPECT_EQ(b.engine.counters().out_of_sequence, 3u);
+}
+
+TEST_F(UnreliableConnection, WithoutAReceiveOrWithAShortOneAMessageIsDropped) {
+  send(SendOpcode::kSend, 600);
+  EXPECT_EQ(b.engine.counters().no_receive, 1u);
+  ASSERT_TRUE(b.receive(1, {b.piece(0, 500)}, now));
+  send(SendOpcode::kSend, 600);
+  EXPECT_TRUE(b.received.completions.empty());
+  send(SendOpcode::kSend, 500);
+  EXPECT_EQ(b.received.take().byte_count, 500u);
+}
+
+TEST_F(UnreliableConnection, AWrongKeyDropsTheMessageOnly) {
+  SendRequest wrong = request(SendOpcode::kWrite);
+  wrong.rkey ^= 1;
+  ASSERT_TRUE(a.send(wrong, {a.piece(0, 600)}, now));
+  transfer();
+  EXPECT_EQ(a.sent.take().status, Status::kSuccess);
+  EXPECT_EQ(b.memory[10000], std::byte{0});
+  EXPECT_EQ(b.engine.state(*b.qp), QpState::kRts);
+  send(SendOpcode::kWrite, 600);
+  EXPECT_TRUE(same(a, 0, b, 10000, 600));
+}
+
+TEST_F(UnreliableConnection, AReceivesBadKeyIsItsOwnersError) {
+  ASSERT_TRUE(b.receive(1, {{b.address(0), 1000, b.key ^ 1}}, now));
+  ASSERT_TRUE(b.receive(2, {b.piece(0, 1000)}, now));
+  send(SendOpcode::kSend, 10);
+  EXPECT_EQ(b.received.take().status, Status::kLocalProtectionError);
+  EXPECT_EQ(b.received.take().status, Status::kFlushError);
+  EXPECT_EQ(b.engine.state(*b.qp), QpState::kErr);
+}
+
+TEST_F(UnreliableConnection, AFailedSendStopsTheSendQueueOnly) {
+  ASSERT_TRUE(a.send(request(SendOpcode::kSend, 1), {{a.address(0), 8, a.key ^ 1}}, now));
+  ASSERT_TRUE(a.send(request(SendOpcode::kSend, 2), {a.piece(0, 8)}, now));
+  transfer();
+  EXPECT_TRUE(sent_.empty());
+  EXPECT_EQ(a.sent.take().status, Status::kLocalProtectionError);
+  EXPECT_EQ(a.sent.take().status, Status::kFlushError);
+  EXPECT_EQ(a.engine.state(*a.qp), QpState::kSqe);
+  QpAttributes attributes;
+  attributes.state = QpState::kRts;
+  ASSERT_TRUE(a.engine.modify(*a.qp, attributes, kMaskState, now));
+  send(SendOpcode::kWrite, 8);
+}
+
+TEST_F(UnreliableConnection, ReliablePacketsAreNotForIt) {
+  wire::Packet packet;
+  packet.bth.opcode = Opcode::kRcSendOnly;
+  packet.bth.destination_qp = b.qpn;
+  packet.bth.psn = 100;
+  Datagram datagram{.bytes = std::vector<std::byte>(wire::encoded_size(packet)),
+                    .path = {.source = a.source, .destination = b.source}};
+  wire::encode(packet, datagram.bytes);
+  deliver(b, datagram);
+  EXPECT_EQ(b.engine.counters().wrong_transport, 1u);
+}
+
+}  // namespace
+}  // namespace verbena::engine::testing
