@@ -7,7 +7,6 @@
 #include "compat/objects.h"
 #include "compat/open_contexts.h"
 #include "compat/real.h"
-#include "compat/unsupported.h"
 
 namespace verbena::compat {
 namespace {
@@ -23,7 +22,7 @@ void set_operations(verbs_context& context) {
   ibv_context_ops& ops = context.context.ops;
   ops._compat_query_device = &query_device;
   ops._compat_query_port = &compat_query_port;
-  ops.alloc_mw = nullptr;  // ibv_alloc_mw answers EOPNOTSUPP by itself
+  ops.alloc_mw = &alloc_mw;
   ops.bind_mw = &bind_mw;
   ops.dealloc_mw = &dealloc_mw;
   ops.poll_cq = &poll_cq;

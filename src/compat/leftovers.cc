@@ -41,6 +41,9 @@ void destroy_leftovers(Context& context) {
   while (Channel* channel = take_last(context, &Context::channels)) {
     stuck += count(nic.destroy_channel(channel->channel).has_value());
   }
+  while (Mw* mw = take_last(context, &Context::mws)) {
+    stuck += count(nic.dealloc_window(mw->window).has_value());
+  }
   while (Mr* mr = take_last(context, &Context::mrs)) {
     stuck += count(nic.deregister_memory(mr->region).has_value());
   }

@@ -50,6 +50,13 @@ struct Mr : ibv_mr {
   [[nodiscard]] static Mr& of(ibv_mr* mr) { return static_cast<Mr&>(*mr); }
 };
 
+struct Mw : ibv_mw {
+  nic::MemoryWindow* window = nullptr;
+  std::list<Mw*>::iterator place{};
+
+  [[nodiscard]] static Mw& of(ibv_mw* mw) { return static_cast<Mw&>(*mw); }
+};
+
 struct Ah : ibv_ah {
   nic::AddressHandle* address = nullptr;
   std::list<Ah*>::iterator place{};
@@ -133,6 +140,7 @@ struct Context : verbs_context {
   std::mutex objects_lock{};
   std::list<Pd*> pds{};
   std::list<Mr*> mrs{};
+  std::list<Mw*> mws{};
   std::list<Ah*> ahs{};
   std::list<Channel*> channels{};
   std::list<Cq*> cqs{};
@@ -187,6 +195,9 @@ int post_receive(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept;
 int post_srq_receive(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept;
 int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc) noexcept;
 int req_notify_cq(ibv_cq* cq, int solicited_only) noexcept;
+ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) noexcept;
+int dealloc_mw(ibv_mw* mw) noexcept;
+int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) noexcept;
 int query_port(ibv_context* context, std::uint8_t port_num, ibv_port_attr* attr,
                std::size_t size) noexcept;
 int query_device(ibv_context* context, ibv_device_attr* attr) noexcept;

@@ -14,8 +14,12 @@ namespace verbena::compat {
 namespace {
 
 /// Fills in what belongs to the opcode.
-int set_arguments(engine::SendRequest& request, const ibv_send_wr& wr) {
+int set_arguments(engine::SendRequest& request, const Qp& qp, const ibv_send_wr& wr) {
   switch (wr.opcode) {
+    case IBV_WR_BIND_MW:
+      if (wr.bind_mw.mw == nullptr || wr.bind_mw.mw->type != IBV_MW_TYPE_2) return EINVAL;
+      return set_binding(request, qp.qp_base, *wr.bind_mw.mw, wr.bind_mw.rkey,
+                         wr.bind_mw.bind_info);
     case IBV_WR_RDMA_WRITE_WITH_IMM: request.immediate = be32toh(wr.imm_data); [[fallthrough]];
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_READ:
@@ -43,7 +47,7 @@ int post_one(Qp& qp, const ibv_send_wr& wr) {
   const ibv_qp_type type = qp.qp_base.qp_type;
   if (const int error = set_opcode(request, type, number_of(wr.opcode)); error != 0) return error;
   set_flags(request, wr.send_flags);
-  if (const int error = set_arguments(request, wr); error != 0) return error;
+  if (const int error = set_arguments(request, qp, wr); error != 0) return error;
   if (type == IBV_QPT_UD) {
     const auto& target = wr.wr.ud;
     if (const int error = set_target(request, target.ah, target.remote_qpn, target.remote_qkey);

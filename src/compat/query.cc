@@ -32,6 +32,7 @@ void fill_objects(const nic::Limits& limits, ibv_device_attr& attr) {
   attr.max_cq = to_int(limits.max_cq);
   attr.max_cqe = to_int(limits.max_cqe);
   attr.max_mr = to_int(limits.max_mr);
+  attr.max_mw = to_int(limits.max_mw);
   attr.max_pd = to_int(limits.max_pd);
   attr.max_ah = to_int(limits.max_ah);
   attr.max_qp_rd_atom = to_int(limits.max_rd_atomic);
@@ -49,7 +50,8 @@ ibv_device_attr describe_device(const nic::NicConfig& config) {
   attr.vendor_id = kVendorId;
   attr.vendor_part_id = kVendorPartId;
   attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
-                          IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE;
+                          IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE |
+                          IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
   attr.atomic_cap = IBV_ATOMIC_HCA;
   attr.max_pkeys = kPkeyTableLength;
   attr.local_ca_ack_delay =

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is not there yet: memory windows, multicast, dmabuf, import, ECE. A
+// What is not there yet: multicast, dmabuf, import, ECE. A
 // clean EOPNOTSUPP, in the form that each verb's manual page gives; foreign objects go on to the
 // library they came from.
-#include "compat/unsupported.h"
-
 #include <cerrno>
 
 #include "compat/objects.h"
@@ -24,11 +22,6 @@ T* refused_pointer() {
 }
 
 }  // namespace
-
-int bind_mw(ibv_qp* /*qp*/, ibv_mw* /*window*/, ibv_mw_bind* /*bind*/) noexcept {
-  return refused();
-}
-int dealloc_mw(ibv_mw* /*window*/) noexcept { return refused(); }
 
 VERBENA_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
   if (!is_ours(qp->context)) return real::call<"ibv_attach_mcast">(&ibv_attach_mcast, qp, gid, lid);

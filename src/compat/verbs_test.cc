@@ -333,7 +333,6 @@ TEST(Unsupported, IsACleanError) {
   Devices devices;
   const End end(devices, 0);
   EXPECT_EQ(ibv_attach_mcast(end.qp, &end.gid, 0), EOPNOTSUPP);
-  EXPECT_EQ(ibv_alloc_mw(end.pd, IBV_MW_TYPE_1), nullptr);
   EXPECT_EQ(ibv_advise_mr(end.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, nullptr, 0), EOPNOTSUPP);
   EXPECT_EQ(ibv_reg_dmabuf_mr(end.pd, 0, 0, 0, -1, 0), nullptr);
   ibv_ece ece{};

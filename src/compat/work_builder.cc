@@ -83,9 +83,15 @@ void wr_atomic_fetch_add(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t addres
   begin_remote(qp, engine::SendOpcode::kFetchAdd, rkey, address).compare_or_add = add;
 }
 
+void wr_bind_mw(ibv_qp_ex* qp, ibv_mw* mw, std::uint32_t rkey, const ibv_mw_bind_info* info) {
+  engine::SendRequest& request = begin(qp, engine::SendOpcode::kBindWindow);
+  const int error =
+      mw->type == IBV_MW_TYPE_2 ? set_binding(request, qp->qp_base, *mw, rkey, *info) : EINVAL;
+  if (error != 0) Qp::of(qp).builder->error = error;
+}
+
 // Operations that check_send_operations() did not grant end the batch with an error.
 void refuse(ibv_qp_ex* qp) { Qp::of(qp).builder->error = EOPNOTSUPP; }
-void wr_bind_mw(ibv_qp_ex* qp, ibv_mw*, std::uint32_t, const ibv_mw_bind_info*) { refuse(qp); }
 void wr_send_tso(ibv_qp_ex* qp, void*, std::uint16_t, std::uint16_t) { refuse(qp); }
 void wr_set_xrc_srqn(ibv_qp_ex* qp, std::uint32_t) { refuse(qp); }
 void wr_atomic_write(ibv_qp_ex* qp, std::uint32_t, std::uint64_t, const void*) { refuse(qp); }
@@ -188,10 +194,12 @@ int wr_complete(ibv_qp_ex* c_qp) {
 void wr_abort(ibv_qp_ex* qp) { Qp::of(qp).builder->lock.unlock(); }
 
 constexpr std::uint64_t kUdOperations = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+constexpr std::uint64_t kUcOperations = kUdOperations | IBV_QP_EX_WITH_RDMA_WRITE |
+                                        IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+                                        IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
 constexpr std::uint64_t kRcOperations =
-    kUdOperations | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-    IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV;
+    kUcOperations | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV;
 
 }  // namespace
 
@@ -200,9 +208,11 @@ Result<void> check_send_operations(std::uint32_t type, std::uint64_t operations)
     return fail(std::errc::operation_not_supported,
                 "a send operation that this device does not have");
   }
-  if (type == IBV_QPT_UD && (operations & ~kUdOperations) != 0) {
-    return fail(std::errc::invalid_argument, "a send operation that UD does not have");
-  }
+  const std::uint64_t known = type == IBV_QPT_UD   ? kUdOperations
+                              : type == IBV_QPT_UC ? kUcOperations
+                                                   : kRcOperations;
+  if ((operations & ~known) != 0)
+    return fail(std::errc::invalid_argument, "a send operation that the type does not have");
   return {};
 }
 

@@ -15,6 +15,7 @@ static_assert(of(engine::SendOpcode::kRead) == IBV_WR_RDMA_READ);
 static_assert(of(engine::SendOpcode::kCompareSwap) == IBV_WR_ATOMIC_CMP_AND_SWP);
 static_assert(of(engine::SendOpcode::kFetchAdd) == IBV_WR_ATOMIC_FETCH_AND_ADD);
 static_assert(of(engine::SendOpcode::kLocalInvalidate) == IBV_WR_LOCAL_INV);
+static_assert(of(engine::SendOpcode::kBindWindow) == IBV_WR_BIND_MW);
 static_assert(of(engine::SendOpcode::kSendWithInvalidate) == IBV_WR_SEND_WITH_INV);
 
 constexpr std::uint32_t bit(ibv_wr_opcode opcode) { return 1u << opcode; }
@@ -23,7 +24,8 @@ constexpr std::uint32_t bit(ibv_wr_opcode opcode) { return 1u << opcode; }
 // transports), but for SEND with invalidate on UC, which has no opcode on the wire.
 constexpr std::uint32_t kUdOpcodes = bit(IBV_WR_SEND) | bit(IBV_WR_SEND_WITH_IMM);
 constexpr std::uint32_t kUcOpcodes = kUdOpcodes | bit(IBV_WR_RDMA_WRITE) |
-                                     bit(IBV_WR_RDMA_WRITE_WITH_IMM) | bit(IBV_WR_LOCAL_INV);
+                                     bit(IBV_WR_RDMA_WRITE_WITH_IMM) | bit(IBV_WR_LOCAL_INV) |
+                                     bit(IBV_WR_BIND_MW);
 constexpr std::uint32_t kRcOpcodes = kUcOpcodes | bit(IBV_WR_SEND_WITH_INV) |
                                      bit(IBV_WR_RDMA_READ) | bit(IBV_WR_ATOMIC_CMP_AND_SWP) |
                                      bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
@@ -58,6 +60,22 @@ int set_target(engine::SendRequest& request, ibv_ah* ah, std::uint32_t remote_qp
   request.target.path = Ah::of(ah).address->path;
   request.target.qp_number = remote_qpn;
   request.target.qkey = remote_qkey;
+  return 0;
+}
+
+int set_binding(engine::SendRequest& request, const ibv_qp& qp, const ibv_mw& mw,
+                std::uint32_t rkey, const ibv_mw_bind_info& info) {
+  constexpr unsigned kRights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                               IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED;
+  if ((info.mw_access_flags & ~kRights) != 0) return EINVAL;
+  if (mw.context != qp.context || mw.pd != qp.pd) return EINVAL;
+  if (info.mr == nullptr ? info.length != 0 : info.mr->pd != mw.pd) return EINVAL;
+  if ((rkey ^ mw.rkey) >> 8 != 0) return EINVAL;  // the program may choose the low byte only
+  request.binding = {.key = rkey,
+                     .region_key = info.mr == nullptr ? 0 : info.mr->lkey,
+                     .address = info.addr,
+                     .length = info.length,
+                     .access = info.mw_access_flags};
   return 0;
 }
 

@@ -21,6 +21,11 @@ void set_flags(engine::SendRequest& request, unsigned int send_flags);
 [[nodiscard]] int set_target(engine::SendRequest& request, ibv_ah* ah, std::uint32_t remote_qpn,
                              std::uint32_t remote_qkey);
 
+/// What a memory window shall open. EINVAL for a range without a region, rights that a window
+/// cannot give, or objects of other protection domains.
+[[nodiscard]] int set_binding(engine::SendRequest& request, const ibv_qp& qp, const ibv_mw& mw,
+                              std::uint32_t rkey, const ibv_mw_bind_info& info);
+
 /// Copies a gather list; `to` has room for `count`.
 void copy_pieces(std::span<engine::Sge> to, const ibv_sge* from);
 

@@ -10,6 +10,7 @@ namespace verbena::engine {
 namespace {
 
 constexpr std::uint32_t kGenerationBits = 8;
+constexpr std::uint32_t kRemoteRights = kRemoteRead | kRemoteWrite | kRemoteAtomic;
 
 /// Whether [address, address + length) lies in the region; no sum that could wrap around is formed.
 bool covers(const MemoryKey& key, std::uint64_t address, std::uint64_t length) {
@@ -20,6 +21,14 @@ bool covers(const MemoryKey& key, std::uint64_t address, std::uint64_t length) {
   if (address < key.address) return false;
   const std::uint64_t offset = address - key.address;
   return offset <= key.length && length <= key.length - offset;
+}
+
+std::expected<Bytes, MemoryError> bytes_of(const MemoryKey& key, std::uint64_t address,
+                                           std::uint64_t length, std::uint32_t access) {
+  if ((key.access & access) != access && !mutant(Mutant::kAccessIgnored))
+    return std::unexpected(MemoryError::kAccess);
+  if (!covers(key, address, length)) return std::unexpected(MemoryError::kRange);
+  return Bytes(key.base + (address - key.address), length);
 }
 
 }  // namespace
@@ -53,7 +62,12 @@ Result<std::uint32_t> KeyTable::insert(const MemoryKey& key) {
 
 bool KeyTable::erase(std::uint32_t key) {
   Entry& entry = entry_of(key);
-  if (key == 0 || entry.number.load(std::memory_order_relaxed) != key) return false;
+  if (entry.key.window != WindowType::kNone) {
+    unbind(entry);
+    entry.key.window = WindowType::kNone;
+  } else if (key == 0 || entry.number.load(std::memory_order_relaxed) != key) {
+    return false;
+  }
   entry.number.store(0, std::memory_order_release);
   --size_;
   return true;
@@ -61,33 +75,99 @@ bool KeyTable::erase(std::uint32_t key) {
 
 void KeyTable::reclaim(std::uint32_t key) { free_.push_back((key >> kGenerationBits) % capacity_); }
 
+std::expected<const KeyTable::Entry*, MemoryError> KeyTable::find(std::uint32_t key,
+                                                                  std::uint32_t pd) const {
+  const Entry& entry = entry_of(key);
+  const std::uint32_t number = entry.number.load(std::memory_order_acquire);
+  if (mutant(Mutant::kGenerationIgnored) ? number == 0 : key == 0 || number != key)
+    return std::unexpected(MemoryError::kUnknownKey);
+  if (entry.key.pd != pd && !mutant(Mutant::kPdIgnored))
+    return std::unexpected(MemoryError::kProtectionDomain);
+  return &entry;
+}
+
 std::expected<Bytes, MemoryError> KeyTable::lookup(std::uint32_t key, std::uint64_t address,
                                                    std::uint64_t length, std::uint32_t access,
                                                    std::uint32_t pd) const {
-  const Entry& entry = entry_of(key);
-  const std::uint32_t number = entry.number.load(std::memory_order_acquire);
-  if (mutant(Mutant::kGenerationIgnored) ? number == 0 : key == 0 || number != key) {
-    return std::unexpected(MemoryError::kUnknownKey);
-  }
-  const MemoryKey& found = entry.key;
-  if (found.pd != pd && !mutant(Mutant::kPdIgnored))
-    return std::unexpected(MemoryError::kProtectionDomain);
-  if ((found.access & access) != access && !mutant(Mutant::kAccessIgnored)) {
-    return std::unexpected(MemoryError::kAccess);
-  }
-  if (!covers(found, address, length)) return std::unexpected(MemoryError::kRange);
-  return Bytes(found.base + (address - found.address), length);
+  const auto entry = find(key, pd);
+  if (!entry) return std::unexpected(entry.error());
+  const MemoryKey& found = (*entry)->key;
+  // A window opens memory to peers only.
+  if (found.window != WindowType::kNone) return std::unexpected(MemoryError::kAccess);
+  return bytes_of(found, address, length, access);
 }
 
-std::expected<void, MemoryError> KeyTable::invalidate(std::uint32_t key, std::uint32_t pd,
-                                                      std::uint32_t) {
-  Entry& entry = entry_of(key);
-  if (key == 0 || entry.number.load(std::memory_order_acquire) != key) {
+std::expected<Bytes, MemoryError> KeyTable::lookup_remote(std::uint32_t key, std::uint64_t address,
+                                                          std::uint64_t length,
+                                                          std::uint32_t access,
+                                                          const KeyUser& user) const {
+  const auto entry = find(key, user.pd);
+  if (!entry) return std::unexpected(entry.error());
+  if ((*entry)->qp_number != 0 && (*entry)->qp_number != user.qp_number)
+    return std::unexpected(MemoryError::kAccess);
+  return bytes_of((*entry)->key, address, length, access);
+}
+
+// --- Windows
+
+std::expected<KeyTable::Entry*, MemoryError> KeyTable::find_region(const WindowBinding& binding,
+                                                                   std::uint32_t pd) {
+  const auto entry = find(binding.region_key, pd);
+  if (!entry) return std::unexpected(entry.error());
+  const MemoryKey& region = (*entry)->key;
+  const bool writes = (binding.access & (kRemoteWrite | kRemoteAtomic)) != 0;
+  if (region.window != WindowType::kNone || (region.access & kWindowBind) == 0 ||
+      (writes && (region.access & kLocalWrite) == 0))
+    return std::unexpected(MemoryError::kAccess);
+  if (!covers(region, binding.address, binding.length)) return std::unexpected(MemoryError::kRange);
+  return &entry_of(binding.region_key);
+}
+
+/// The number goes first: who looks the key up meanwhile finds nothing.
+void KeyTable::unbind(Entry& window) {
+  window.number.store(0, std::memory_order_release);
+  if (window.region != nullptr) window.region->windows.fetch_sub(1, std::memory_order_release);
+  window.region = nullptr;
+  window.qp_number = 0;
+  window.key.length = 0;
+  window.key.access = 0;
+}
+
+std::expected<void, MemoryError> KeyTable::invalidate(std::uint32_t key, const KeyUser& user) {
+  const auto entry = find(key, user.pd);
+  if (!entry) return std::unexpected(entry.error());
+  if ((*entry)->key.window != WindowType::kType2 || (*entry)->qp_number != user.qp_number)
+    return std::unexpected(MemoryError::kAccess);
+  unbind(entry_of(key));
+  return {};
+}
+
+std::expected<void, MemoryError> KeyTable::bind(const WindowBinding& binding, const KeyUser& user) {
+  Entry& window = entry_of(binding.key);
+  const WindowType type = window.key.window;
+  if (type == WindowType::kNone || binding.key == 0)
     return std::unexpected(MemoryError::kUnknownKey);
+  if (window.key.pd != user.pd) return std::unexpected(MemoryError::kProtectionDomain);
+  // One of type 2 must be free: invalidated, or never bound.
+  if (type == WindowType::kType2 && (window.region != nullptr || binding.length == 0))
+    return std::unexpected(MemoryError::kAccess);
+  Entry* region = nullptr;
+  if (binding.length != 0) {
+    const auto found = find_region(binding, user.pd);
+    if (!found) return std::unexpected(found.error());
+    region = *found;
   }
-  if (entry.key.pd != pd) return std::unexpected(MemoryError::kProtectionDomain);
-  if (!entry.key.window) return std::unexpected(MemoryError::kAccess);
-  entry.number.store(0, std::memory_order_release);
+  unbind(window);
+  if (region != nullptr) {
+    window.key.base = region->key.base + (binding.address - region->key.address);
+    window.key.address = (binding.access & kZeroBased) != 0 ? 0 : binding.address;
+    window.key.length = binding.length;
+    window.key.access = binding.access & kRemoteRights;
+    window.region = region;
+    window.qp_number = type == WindowType::kType2 ? user.qp_number : 0;
+    region->windows.fetch_add(1, std::memory_order_release);
+  }
+  window.number.store(binding.key, std::memory_order_release);
   return {};
 }
 

@@ -10,6 +10,8 @@ namespace verbena::engine {
 namespace {
 
 constexpr std::uint32_t kPd = 3;
+constexpr KeyUser kUser{.pd = kPd, .qp_number = 77};
+constexpr KeyUser kOther{.pd = kPd, .qp_number = 78};
 
 class Keys : public ::testing::Test {
  protected:
@@ -79,13 +81,107 @@ TEST_F(Keys, TableHasALimit) {
 
 TEST_F(Keys, OnlyWindowsCanBeInvalidated) {
   const std::uint32_t region = add(0);
-  EXPECT_EQ(table.invalidate(region, kPd, 1).error(), MemoryError::kAccess);
-  const std::uint32_t window =
-      table.insert({.base = memory.data(), .length = memory.size(), .pd = kPd, .window = true})
-          .value();
-  EXPECT_EQ(table.invalidate(window, kPd + 1, 1).error(), MemoryError::kProtectionDomain);
-  EXPECT_TRUE(table.invalidate(window, kPd, 1));
-  EXPECT_EQ(table.lookup(window, 0, 1, 0, kPd).error(), MemoryError::kUnknownKey);
+  EXPECT_EQ(table.invalidate(region, kUser).error(), MemoryError::kAccess);
+}
+
+/// A window, and a region that windows may be bound to.
+class Windows : public Keys {
+ protected:
+  static constexpr std::uint32_t kRights =
+      kLocalWrite | kRemoteRead | kRemoteWrite | kRemoteAtomic | kWindowBind;
+
+  std::uint32_t window(WindowType type) {
+    return table.insert({.pd = kPd, .window = type}).value();
+  }
+  [[nodiscard]] WindowBinding binding(std::uint32_t key) const {
+    return {.key = key,
+            .region_key = region,
+            .address = 5010,
+            .length = 20,
+            .access = kRemoteRead | kRemoteWrite};
+  }
+  [[nodiscard]] MemoryError error_of(std::uint32_t key, std::uint64_t address = 5010,
+                                     std::uint32_t access = kRemoteRead,
+                                     const KeyUser& user = kUser) const {
+    return table.lookup_remote(key, address, 1, access, user).error();
+  }
+
+  std::uint32_t region = add(5000, kRights);
+};
+
+TEST_F(Windows, OpenAPartOfARegionToPeersOnly) {
+  const std::uint32_t key = window(WindowType::kType1);
+  EXPECT_EQ(error_of(key), MemoryError::kAccess);  // nothing yet
+  ASSERT_TRUE(table.bind(binding(key + 1), kUser));
+  EXPECT_EQ(error_of(key), MemoryError::kUnknownKey);
+  const auto found = table.lookup_remote(key + 1, 5012, 18, kRemoteRead | kRemoteWrite, kOther);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->data(), memory.data() + 12);
+  EXPECT_EQ(error_of(key + 1, 5030), MemoryError::kRange);
+  EXPECT_EQ(error_of(key + 1, 5009), MemoryError::kRange);
+  EXPECT_EQ(error_of(key + 1, 5010, kRemoteAtomic), MemoryError::kAccess);
+  EXPECT_EQ(error_of(key + 1, 5010, 0, {.pd = kPd + 1}), MemoryError::kProtectionDomain);
+  EXPECT_EQ(table.lookup(key + 1, 5010, 1, 0, kPd).error(), MemoryError::kAccess);
+}
+
+TEST_F(Windows, OfType1AreBoundAnewAndUnbound) {
+  const std::uint32_t key = window(WindowType::kType1);
+  ASSERT_TRUE(table.bind(binding(key), kUser));
+  EXPECT_TRUE(table.has_windows(region));
+  WindowBinding another = binding(key ^ 1);
+  another.address = 5050;
+  another.access |= kZeroBased;
+  ASSERT_TRUE(table.bind(another, kUser));
+  EXPECT_EQ(table.lookup_remote(key ^ 1, 3, 1, kRemoteRead, kUser)->data(), memory.data() + 53);
+  EXPECT_EQ(table.invalidate(key ^ 1, kUser).error(), MemoryError::kAccess);
+  another.length = 0;
+  another.region_key = 0;
+  ASSERT_TRUE(table.bind(another, kUser));
+  EXPECT_EQ(error_of(key ^ 1, 0), MemoryError::kAccess);
+  EXPECT_FALSE(table.has_windows(region));
+}
+
+TEST_F(Windows, OfType2AreForOneQueuePairAndCanBeInvalidated) {
+  const std::uint32_t key = window(WindowType::kType2);
+  EXPECT_EQ(table.invalidate(key, kUser).error(), MemoryError::kAccess);
+  ASSERT_TRUE(table.bind(binding(key), kUser));
+  EXPECT_TRUE(table.lookup_remote(key, 5010, 20, kRemoteRead, kUser));
+  EXPECT_EQ(error_of(key, 5010, kRemoteRead, kOther), MemoryError::kAccess);
+  EXPECT_EQ(table.bind(binding(key ^ 1), kUser).error(), MemoryError::kAccess);
+  EXPECT_EQ(table.invalidate(key, kOther).error(), MemoryError::kAccess);
+  ASSERT_TRUE(table.invalidate(key, kUser));
+  EXPECT_EQ(error_of(key), MemoryError::kUnknownKey);
+  EXPECT_EQ(table.invalidate(key, kUser).error(), MemoryError::kUnknownKey);
+  ASSERT_TRUE(table.bind(binding(key ^ 1), kOther));
+  EXPECT_TRUE(table.lookup_remote(key ^ 1, 5010, 20, kRemoteRead, kOther));
+}
+
+TEST_F(Windows, WrongBindingsAreRefused) {
+  const std::uint32_t key = window(WindowType::kType1);
+  const auto error_with = [&](auto change) {
+    WindowBinding wrong = binding(key);
+    change(wrong);
+    return table.bind(wrong, kUser).error();
+  };
+  EXPECT_EQ(error_with([&](auto& b) { b.key = region; }), MemoryError::kUnknownKey);
+  EXPECT_EQ(error_with([&](auto& b) { b.region_key ^= 1; }), MemoryError::kUnknownKey);
+  EXPECT_EQ(error_with([&](auto& b) { b.region_key = key; }), MemoryError::kAccess);
+  EXPECT_EQ(error_with([&](auto& b) { b.length = 91; }), MemoryError::kRange);
+  EXPECT_EQ(error_with([&](auto& b) { b.address = 4999; }), MemoryError::kRange);
+  EXPECT_EQ(error_with([&](auto& b) { b.region_key = add(5000, kLocalWrite); }),
+            MemoryError::kAccess);
+  EXPECT_EQ(error_with([&](auto& b) { b.region_key = add(5000, kWindowBind); }),
+            MemoryError::kAccess);
+  EXPECT_EQ(table.bind(binding(key), {.pd = kPd + 1}).error(), MemoryError::kProtectionDomain);
+}
+
+TEST_F(Windows, LeaveTheirRegionWhenTheyGo) {
+  const std::uint32_t key = window(WindowType::kType2);
+  ASSERT_TRUE(table.bind(binding(key ^ 1), kUser));
+  EXPECT_TRUE(table.erase(key));
+  EXPECT_FALSE(table.has_windows(region));
+  EXPECT_EQ(error_of(key ^ 1), MemoryError::kUnknownKey);
+  EXPECT_FALSE(table.bind(binding(key), kUser));
 }
 
 }  // namespace

@@ -68,8 +68,17 @@ CompletionOpcode completion_of(SendOpcode opcode) {
     case SendOpcode::kCompareSwap: return CompletionOpcode::kCompareSwap;
     case SendOpcode::kFetchAdd: return CompletionOpcode::kFetchAdd;
     case SendOpcode::kLocalInvalidate: return CompletionOpcode::kLocalInvalidate;
+    case SendOpcode::kBindWindow: return CompletionOpcode::kBindWindow;
     default: return CompletionOpcode::kSend;
   }
+}
+
+Status execute_locally(MemoryLookup& memory, const QueuePair& qp, const SendRequest& request) {
+  const KeyUser user{.pd = qp.config().pd, .qp_number = qp.config().number};
+  if (request.opcode == SendOpcode::kBindWindow)
+    return memory.bind(request.binding, user) ? Status::kSuccess : Status::kWindowBindError;
+  return memory.invalidate(request.invalidate_rkey, user) ? Status::kSuccess
+                                                          : Status::kLocalQpOperationError;
 }
 
 std::expected<void, MemoryError> send_part(TrainBatch& batch, const MemoryLookup& memory,

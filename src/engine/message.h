@@ -18,6 +18,10 @@ inline constexpr std::uint32_t kTurnBytes = 64 << 10;
 /// What a completion says that a request was.
 [[nodiscard]] CompletionOpcode completion_of(SendOpcode opcode);
 
+/// Binds or invalidates a memory window, as a request says that is_local().
+[[nodiscard]] Status execute_locally(MemoryLookup& memory, const QueuePair& qp,
+                                     const SendRequest& request);
+
 /// Packets of a SEND or WRITE: `count` from the one at `index` on, which has `psn`.
 struct MessagePart {
   std::uint32_t index = 0;

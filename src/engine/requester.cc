@@ -61,8 +61,12 @@ Fill Requester::fill(TrainBatch& batch, Time now) {
     if (batch.full() || batch.size() >= turn_end) return Fill::kMore;
     SendWqe& wqe = queue.at(cursor_);
     if (!can_start(wqe)) return Fill::kIdle;
-    if (cursor_ == assigned_) assign_psns(wqe);
     const SendOpcode opcode = wqe.request.opcode;
+    if (is_local(opcode)) {
+      do_locally(wqe);
+      continue;
+    }
+    if (cursor_ == assigned_) assign_psns(wqe);
     const Fill result = opcode == SendOpcode::kRead ? send_read(batch, wqe, now)
                         : is_atomic(opcode)         ? send_atomic(batch, wqe, now)
                                                     : send_message(batch, wqe, now);
@@ -104,6 +108,32 @@ void Requester::assign_psns(SendWqe& wqe) {
 
 std::uint32_t Requester::packet_cost(const SendWqe& wqe) const {
   return kPacketOverhead + (wqe.psn_count == 1 ? wqe.length : qp_.attributes().path_mtu);
+}
+
+/// Binds or invalidates at the cursor, once: in a retry it is done already.
+void Requester::do_locally(SendWqe& wqe) {
+  if (cursor_ == assigned_) {
+    const Status status = execute_locally(core_.memory, qp_, wqe.request);
+    if (status != Status::kSuccess) {
+      static_cast<void>(local_error(status));
+      return;
+    }
+    wqe.first_psn = next_psn_;
+    wqe.psn_count = 0;
+    ++assigned_;
+  }
+  ++cursor_;
+  retire_local();
+}
+
+/// What was done here is complete when all before it is.
+void Requester::retire_local() {
+  SendQueue& queue = *qp_.config().send_queue;
+  while (qp_.state() != QpState::kErr && oldest_ != assigned_ &&
+         is_local(queue.at(oldest_).request.opcode)) {
+    if (cursor_ == oldest_) ++cursor_;
+    complete_oldest(Status::kSuccess);
+  }
 }
 
 Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {

@@ -59,6 +59,8 @@ class Requester {
   [[nodiscard]] bool can_start(const SendWqe& wqe) const;
   [[nodiscard]] std::uint32_t packet_cost(const SendWqe& wqe) const;
 
+  void do_locally(SendWqe& wqe);
+  void retire_local();
   [[nodiscard]] Fill send_message(TrainBatch& batch, SendWqe& wqe, Time now);
   [[nodiscard]] Fill send_read(TrainBatch& batch, SendWqe& wqe, Time now);
   [[nodiscard]] Fill send_atomic(TrainBatch& batch, SendWqe& wqe, Time now);

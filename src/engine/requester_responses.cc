@@ -201,6 +201,7 @@ void Requester::pass(SendWqe& wqe, std::uint32_t end_psn, Time now) {
   }
   note_progress(now);
   if (complete) complete_oldest(Status::kSuccess);
+  retire_local();
 }
 
 void Requester::note_progress(Time now) {

@@ -185,8 +185,7 @@ void Responder::execute_send(const wire::Packet& packet) {
   message_ = Message::kSend;
   if (ends(info.place)) {
     message_ = Message::kNone;
-    if (info.has_ieth &&
-        !core_.memory.invalidate(packet.ieth.rkey, qp_.config().pd, qp_.config().number)) {
+    if (info.has_ieth && !core_.memory.invalidate(packet.ieth.rkey, user())) {
       // A bad key: an error completion and ERR, but no NAK (engine.md, "Responder").
       fail_receive(Status::kRemoteInvalidRequest);
       return qp_.enter_error(true);
@@ -216,7 +215,7 @@ void Responder::execute_write(const wire::Packet& packet) {
   }
   if (size != 0) {
     const auto bytes =
-        core_.memory.lookup(write_rkey_, write_address_, size, kRemoteWrite, qp_.config().pd);
+        core_.memory.lookup_remote(write_rkey_, write_address_, size, kRemoteWrite, user());
     if (!bytes) return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
     // The program took the memory away, but the region still names it: as with a key that does not.
     if (!place(bytes->data(), packet.payload))
@@ -245,8 +244,8 @@ bool Responder::begin_write(const wire::Packet& packet) {
   }
   // The whole range is checked before the first byte is placed; a zero-length WRITE has no range
   // (C9-88).
-  if (has_range(reth) && !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length,
-                                              kRemoteWrite, qp_.config().pd)) {
+  if (has_range(reth) &&
+      !core_.memory.lookup_remote(reth.rkey, reth.address, reth.dma_length, kRemoteWrite, user())) {
     refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
     return false;
   }
@@ -270,8 +269,8 @@ void Responder::execute_read(const wire::Packet& packet) {
   if (reth.dma_length > kMaxDmaLength) {
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   }
-  if (has_range(reth) && !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length, kRemoteRead,
-                                              qp_.config().pd)) {
+  if (has_range(reth) &&
+      !core_.memory.lookup_remote(reth.rkey, reth.address, reth.dma_length, kRemoteRead, user())) {
     return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
   }
   const std::uint32_t count = packet_count(reth.dma_length, qp_.attributes().path_mtu);
@@ -296,8 +295,8 @@ void Responder::execute_atomic(const wire::Packet& packet) {
   if (request.address % kAtomicSize != 0) {
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   }
-  const auto bytes = core_.memory.lookup(request.rkey, request.address, kAtomicSize, kRemoteAtomic,
-                                         qp_.config().pd);
+  const auto bytes =
+      core_.memory.lookup_remote(request.rkey, request.address, kAtomicSize, kRemoteAtomic, user());
   if (!bytes || reinterpret_cast<std::uintptr_t>(bytes->data()) % kAtomicSize != 0) {
     return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
   }
@@ -355,8 +354,8 @@ void Responder::duplicate_read(const wire::Packet& packet) {
   if (reth.dma_length > kMaxDmaLength || mutant(Mutant::kDuplicateReadDropped)) return;
   const std::uint32_t end = psn_add(psn, packet_count(reth.dma_length, qp_.attributes().path_mtu));
   if (psn_distance(end, expected_psn_) > 0) return;
-  if (has_range(reth) && !core_.memory.lookup(reth.rkey, reth.address, reth.dma_length, kRemoteRead,
-                                              qp_.config().pd)) {
+  if (has_range(reth) &&
+      !core_.memory.lookup_remote(reth.rkey, reth.address, reth.dma_length, kRemoteRead, user())) {
     return refuse_at(psn, wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
   }
   suspect_path(psn, end);
@@ -403,8 +402,8 @@ void Responder::duplicate_atomic(const wire::Packet& packet) {
   std::uint64_t original = saved->original;
   if (mutant(Mutant::kDuplicateAtomicExecutes)) {
     const wire::AtomicEth& request = packet.atomic_eth;
-    const auto bytes = core_.memory.lookup(request.rkey, request.address, kAtomicSize,
-                                           kRemoteAtomic, qp_.config().pd);
+    const auto bytes = core_.memory.lookup_remote(request.rkey, request.address, kAtomicSize,
+                                                  kRemoteAtomic, user());
     if (bytes && packet.info().operation == wire::Operation::kFetchAdd) {
       original = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(bytes->data()))
                      .fetch_add(request.swap_or_add);
@@ -420,6 +419,10 @@ void Responder::duplicate_atomic(const wire::Packet& packet) {
 }
 
 // --- Receives
+
+KeyUser Responder::user() const {
+  return {.pd = qp_.config().pd, .qp_number = qp_.config().number};
+}
 
 /// Takes the oldest receive unless the message has one; without any, an RNR NAK asks for this
 /// packet again later.

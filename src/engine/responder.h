@@ -83,6 +83,7 @@ class Responder {
   void duplicate_atomic(const wire::Packet& packet);
   void suspect_path(std::uint32_t psn, std::uint32_t end);
 
+  [[nodiscard]] KeyUser user() const;
   [[nodiscard]] bool take_receive();
   void finish_packet(const wire::Packet& packet, std::uint32_t psns);
   void complete_receive(const wire::Packet& packet, CompletionOpcode opcode, std::uint32_t bytes);

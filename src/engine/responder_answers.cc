@@ -105,8 +105,8 @@ bool Responder::send_read(TrainBatch& batch, Answer& answer) {
   const std::uint32_t size = std::min(answer.length - offset, count * mtu);
   std::span<const ConstBytes> pieces;
   if (size != 0) {
-    const auto bytes = core_.memory.lookup(answer.rkey, answer.address + offset, size, kRemoteRead,
-                                           qp_.config().pd);
+    const auto bytes =
+        core_.memory.lookup_remote(answer.rkey, answer.address + offset, size, kRemoteRead, user());
     if (!bytes || !present(*bytes)) {
       // The region or its memory went away since the request was checked: a NAK takes the place of
       // this answer and all later ones, whose requests then do not count as completed.

@@ -9,6 +9,11 @@ namespace verbena::engine {
   return opcode == SendOpcode::kCompareSwap || opcode == SendOpcode::kFetchAdd;
 }
 
+/// Whether such a request is done here and nothing leaves.
+[[nodiscard]] constexpr bool is_local(SendOpcode opcode) {
+  return opcode == SendOpcode::kLocalInvalidate || opcode == SendOpcode::kBindWindow;
+}
+
 /// Whether such a request is complete with a response of its own only, which no later
 /// acknowledgement replaces.
 [[nodiscard]] constexpr bool awaits_response(SendOpcode opcode) {

@@ -47,8 +47,6 @@ Result<void> SendQueue::post(const SendRequest& request) {
   if (tail - head_.load(std::memory_order_acquire) >= capacity_)
     return fail(std::errc::not_enough_memory);
   if (request.pieces.size() > max_pieces_) return fail(std::errc::invalid_argument);
-  if (request.opcode == SendOpcode::kLocalInvalidate)
-    return fail(std::errc::operation_not_supported);
   const std::uint64_t length = total_length(request.pieces);
   if (length > kMaxMessage) return fail(std::errc::invalid_argument);
   if (request.inline_data && length > max_inline_) return fail(std::errc::invalid_argument);

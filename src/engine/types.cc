@@ -32,6 +32,7 @@ std::string_view to_string(Status status) {
     case Status::kLocalQpOperationError: return "local QP operation error";
     case Status::kLocalProtectionError: return "local protection error";
     case Status::kFlushError: return "work request flushed";
+    case Status::kWindowBindError: return "memory window bind error";
     case Status::kBadResponseError: return "bad response";
     case Status::kLocalAccessError: return "local access error";
     case Status::kRemoteInvalidRequest: return "remote invalid request";
@@ -56,6 +57,7 @@ std::string_view to_string(SendOpcode opcode) {
     case SendOpcode::kCompareSwap: return "CMP_AND_SWP";
     case SendOpcode::kFetchAdd: return "FETCH_AND_ADD";
     case SendOpcode::kLocalInvalidate: return "LOCAL_INV";
+    case SendOpcode::kBindWindow: return "BIND_WINDOW";
     case SendOpcode::kSendWithInvalidate: return "SEND_WITH_INV";
   }
   return "unknown";

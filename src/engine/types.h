@@ -22,6 +22,7 @@ enum class SendOpcode : std::uint8_t {
   kCompareSwap = 5,
   kFetchAdd = 6,
   kLocalInvalidate = 7,
+  kBindWindow = 8,
   kSendWithInvalidate = 9,
 };
 
@@ -32,6 +33,7 @@ enum class Status : std::uint8_t {
   kLocalQpOperationError = 2,
   kLocalProtectionError = 4,
   kFlushError = 5,
+  kWindowBindError = 6,
   kBadResponseError = 7,
   kLocalAccessError = 8,
   kRemoteInvalidRequest = 9,
@@ -51,6 +53,7 @@ enum class CompletionOpcode : std::uint8_t {
   kRead = 2,
   kCompareSwap = 3,
   kFetchAdd = 4,
+  kBindWindow = 5,
   kLocalInvalidate = 6,
   kReceive = 128,
   kReceiveWriteWithImm = 129,

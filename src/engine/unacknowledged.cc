@@ -6,6 +6,7 @@
 #include "engine/message.h"
 #include "engine/psn.h"
 #include "engine/queue_pair.h"
+#include "engine/send_opcode.h"
 
 namespace verbena::engine {
 namespace {
@@ -42,7 +43,14 @@ Fill UnacknowledgedSender::fill(TrainBatch& batch) {
 }
 
 Status UnacknowledgedSender::send(TrainBatch& batch, SendWqe& wqe) {
+  if (is_local(wqe.request.opcode)) return do_locally(wqe);
   return qp_.connected() ? send_message(batch, wqe) : send_datagram(batch, wqe);
+}
+
+Status UnacknowledgedSender::do_locally(const SendWqe& wqe) {
+  const Status status = execute_locally(core_.memory, qp_, wqe.request);
+  if (status == Status::kSuccess) ++cursor_;
+  return status;
 }
 
 Status UnacknowledgedSender::send_datagram(TrainBatch& batch, const SendWqe& wqe) {

@@ -33,6 +33,7 @@ class UnacknowledgedSender {
  private:
   /// Sends the request at the cursor, or the next part of it.
   [[nodiscard]] Status send(TrainBatch& batch, SendWqe& wqe);
+  [[nodiscard]] Status do_locally(const SendWqe& wqe);
   [[nodiscard]] Status send_datagram(TrainBatch& batch, const SendWqe& wqe);
   [[nodiscard]] Status send_message(TrainBatch& batch, SendWqe& wqe);
   void complete(const SendWqe& wqe, Status status);

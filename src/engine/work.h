@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "engine/memory.h"
 #include "engine/types.h"
 #include "wire/address.h"
 
@@ -39,6 +40,7 @@ struct SendRequest {
   std::uint32_t rkey = 0;
   std::uint64_t compare_or_add = 0;
   std::uint64_t swap = 0;
+  WindowBinding binding{};  ///< BIND_WINDOW
   DatagramTarget target{};  ///< UD only
   std::span<const Sge> pieces{};
 };

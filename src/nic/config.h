@@ -15,6 +15,7 @@ struct Limits {
   std::uint32_t max_qp = 4096;
   std::uint32_t max_cq = 8192;
   std::uint32_t max_mr = 65536;
+  std::uint32_t max_mw = 65536;
   std::uint32_t max_pd = 4096;
   std::uint32_t max_ah = 65536;
   std::uint32_t max_cqe = 1u << 20;

@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "engine/key_table.h"
 #include "nic/async_events.h"
 #include "nic/config.h"
 #include "nic/host.h"
@@ -69,8 +70,13 @@ class Nic {
   [[nodiscard]] Result<MemoryRegion*> register_memory(ProtectionDomain* pd, std::byte* base,
                                                       std::uint64_t length, std::uint64_t address,
                                                       std::uint32_t access);
-  /// On return nothing of this NIC touches the memory any more.
+  /// On return nothing of this NIC touches the memory any more. device_or_resource_busy while
+  /// windows are bound to it.
   [[nodiscard]] Result<void> deregister_memory(MemoryRegion* region);
+
+  /// Opens nothing before a queue pair's BIND_WINDOW says what.
+  [[nodiscard]] Result<MemoryWindow*> alloc_window(ProtectionDomain* pd, engine::WindowType type);
+  [[nodiscard]] Result<void> dealloc_window(MemoryWindow* window);
 
   [[nodiscard]] Result<CompletionChannel*> create_channel();
   [[nodiscard]] Result<void> destroy_channel(CompletionChannel* channel);

@@ -64,6 +64,7 @@ struct Nic::Impl final : OverrunListener {
   std::uint32_t next_home = 0;
   ObjectTable<ProtectionDomain> pds;
   ObjectTable<MemoryRegion> regions;
+  ObjectTable<MemoryWindow> windows;
   ObjectTable<AddressHandle> handles;
   ObjectTable<CompletionChannel> channels;
   ObjectTable<CompletionQueue> cqs;

@@ -132,11 +132,31 @@ Result<MemoryRegion*> Nic::register_memory(ProtectionDomain* pd, std::byte* base
 // shard was entered once, none is.
 Result<void> Nic::deregister_memory(MemoryRegion* region) {
   const std::scoped_lock lock(impl_->objects_mutex);
+  if (impl_->keys.has_windows(region->key)) return busy("memory windows are bound to the region");
   impl_->keys.erase(region->key);
   for (const auto& shard : impl_->shards) shard->pass(impl_->host.now());
   impl_->keys.reclaim(region->key);
   --region->pd->uses;
   impl_->regions.erase(region);
+  return {};
+}
+
+Result<MemoryWindow*> Nic::alloc_window(ProtectionDomain* pd, engine::WindowType type) {
+  const std::scoped_lock lock(impl_->objects_mutex);
+  VERBENA_TRY(impl_->windows.check_room());
+  const std::uint32_t key = VERBENA_TRY(impl_->keys.insert({.pd = pd->number, .window = type}));
+  ++pd->uses;
+  return impl_->windows.insert(std::make_unique<MemoryWindow>(MemoryWindow{.pd = pd, .key = key}));
+}
+
+// A window changes with its shard held only: it is bound and invalidated there.
+Result<void> Nic::dealloc_window(MemoryWindow* window) {
+  const std::scoped_lock lock(impl_->objects_mutex);
+  for (const auto& shard : impl_->shards)
+    shard->run(impl_->host.now(), [&] { impl_->keys.erase(window->key); });
+  impl_->keys.reclaim(window->key);
+  --window->pd->uses;
+  impl_->windows.erase(window);
   return {};
 }
 

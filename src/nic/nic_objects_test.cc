@@ -137,8 +137,6 @@ TEST_F(ObjectsTest, QueuePairsBeyondALimitAreRefused) {
   EXPECT_EQ(refused([](QpInit& i) { i.max_send_sge = 5; }), invalid);
   EXPECT_EQ(refused([](QpInit& i) { i.max_receive_sge = 5; }), invalid);
   EXPECT_EQ(refused([](QpInit& i) { i.max_inline = 129; }), invalid);
-  EXPECT_EQ(refused([](QpInit& i) { i.type = engine::QpType::kUc; }),
-            std::errc::operation_not_supported);
   std::vector<QueuePair*> qps;
   for (int i = 0; i < 3; ++i) {
     QpInit fine = init;

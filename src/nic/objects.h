@@ -13,13 +13,18 @@ class SharedReceiveQueue;
 
 struct ProtectionDomain {
   std::uint32_t number = 0;
-  std::uint32_t uses = 0;  ///< MRs, QPs, SRQs and AHs in it (under the NIC's object lock)
+  std::uint32_t uses = 0;  ///< MRs, MWs, QPs, SRQs and AHs in it (under the NIC's object lock)
 };
 
 struct MemoryRegion {
   ProtectionDomain* pd = nullptr;
   std::uint32_t key = 0;  ///< lkey and rkey
   std::uint64_t length = 0;
+};
+
+struct MemoryWindow {
+  ProtectionDomain* pd = nullptr;
+  std::uint32_t key = 0;  ///< the first one
 };
 
 struct AddressHandle {

@@ -17,7 +17,8 @@ using engine::SendOpcode;
     case SendOpcode::kSendWithImm: return true;
     case SendOpcode::kWrite:
     case SendOpcode::kWriteWithImm:
-    case SendOpcode::kLocalInvalidate: return type != QpType::kUd;
+    case SendOpcode::kLocalInvalidate:
+    case SendOpcode::kBindWindow: return type != QpType::kUd;
     case SendOpcode::kSendWithInvalidate:
     case SendOpcode::kRead:
     case SendOpcode::kCompareSwap:

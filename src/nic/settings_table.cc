@@ -274,6 +274,8 @@ constexpr std::array kTable{
                            1 << 20),
     limit<&Limits::max_mr>("limits.max_mr", "VERBENA_MAX_MR", "Memory regions of a device.", 1,
                            1 << 20),
+    limit<&Limits::max_mw>("limits.max_mw", "VERBENA_MAX_MW", "Memory windows of a device.", 1,
+                           1 << 20),
     limit<&Limits::max_pd>("limits.max_pd", "VERBENA_MAX_PD", "Protection domains of a device.", 1,
                            1 << 20),
     limit<&Limits::max_ah>("limits.max_ah", "VERBENA_MAX_AH", "Address handles of a device.", 1,

@@ -204,6 +204,13 @@ void Shard::pass(Time now) {
   change(now, [] { return 0; });
 }
 
+void Shard::run(Time now, const std::function<void()>& work) {
+  change(now, [&] {
+    work();
+    return 0;
+  });
+}
+
 void Shard::flush(Time now) {
   for (int round = 0; round < kRounds; ++round) {
     gate_.enter();

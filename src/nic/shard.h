@@ -75,6 +75,8 @@ class Shard {
   void refresh(QueuePair& qp, Time now);
   /// Returns when nobody who was inside at the call is inside any more.
   void pass(Time now);
+  /// Lets `work` have the shard.
+  void run(Time now, const std::function<void()>& work);
   /// Sends the acknowledgements that are held.
   void flush(Time now);
   [[nodiscard]] engine::Counters counters() const { return *counters_; }

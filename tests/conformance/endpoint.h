@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "conformance/test_memory.h"
 #include "engine/engine.h"
 #include "wire/packet.h"
 

@@ -62,8 +62,7 @@ std::expected<Bytes, MemoryError> TestMemory::lookup(std::uint32_t key, std::uin
   return region.bytes().subspan(address - region.address, length);
 }
 
-std::expected<void, MemoryError> TestMemory::invalidate(std::uint32_t key, std::uint32_t,
-                                                        std::uint32_t) {
+std::expected<void, MemoryError> TestMemory::invalidate(std::uint32_t key, const engine::KeyUser&) {
   if (windows_.erase(key) != 0) return {};
   return std::unexpected(regions_.contains(key) ? MemoryError::kAccess : MemoryError::kUnknownKey);
 }

@@ -45,8 +45,18 @@ class TestMemory final : public engine::MemoryLookup {
                                                                  std::uint64_t length,
                                                                  std::uint32_t access,
                                                                  std::uint32_t pd) const override;
+  [[nodiscard]] std::expected<Bytes, engine::MemoryError> lookup_remote(
+      std::uint32_t key, std::uint64_t address, std::uint64_t length, std::uint32_t access,
+      const engine::KeyUser& user) const override {
+    return lookup(key, address, length, access, user.pd);
+  }
   [[nodiscard]] std::expected<void, engine::MemoryError> invalidate(
-      std::uint32_t key, std::uint32_t pd, std::uint32_t qp_number) override;
+      std::uint32_t key, const engine::KeyUser& user) override;
+  /// Windows are there from the beginning.
+  [[nodiscard]] std::expected<void, engine::MemoryError> bind(
+      const engine::WindowBinding& /*binding*/, const engine::KeyUser& /*user*/) override {
+    return std::unexpected(engine::MemoryError::kAccess);
+  }
 
  private:
   struct Window {

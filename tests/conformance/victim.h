@@ -47,10 +47,10 @@ class Victim {
   explicit Victim(const Options& options)
       : storage(kStorage),
         keys(16, 42),
-        rkey(insert(kAddress, kRemote, options.region_access, TestMemory::kPd, false)),
-        window_key(insert(kAddress, kRemote, engine::kRemoteWrite, TestMemory::kPd, true)),
-        foreign_key(insert(kAddress, kRemote, options.region_access, TestMemory::kPd + 1, false)),
-        local_key(insert(kLocalAddress, kLocal, engine::kLocalWrite, TestMemory::kPd, false)),
+        rkey(insert(kAddress, kRemote, options.region_access, TestMemory::kPd)),
+        window_key(insert_window()),
+        foreign_key(insert(kAddress, kRemote, options.region_access, TestMemory::kPd + 1)),
+        local_key(insert(kLocalAddress, kLocal, engine::kLocalWrite, TestMemory::kPd)),
         end({.type = options.type,
              .local = wire::Address::from_ipv4(0x7F000002),
              .remote = wire::Address::from_ipv4(0x7F000001),
@@ -135,15 +135,30 @@ class Victim {
 
  private:
   std::uint32_t insert(std::uint64_t address, std::size_t offset, std::uint32_t access,
-                       std::uint32_t pd, bool window) {
+                       std::uint32_t pd) {
     return keys
         .insert({.base = storage.data() + offset,
                  .address = address,
                  .length = kLength,
                  .access = access,
-                 .pd = pd,
-                 .window = window})
+                 .pd = pd})
         .value();
+  }
+
+  /// One of type 2, bound for the victim's queue pair.
+  std::uint32_t insert_window() {
+    constexpr auto kRights = engine::kLocalWrite | engine::kWindowBind;
+    const std::uint32_t region = insert(kAddress, kRemote, kRights, TestMemory::kPd);
+    const std::uint32_t key =
+        keys.insert({.pd = TestMemory::kPd, .window = engine::WindowType::kType2}).value();
+    keys.bind({.key = key,
+               .region_key = region,
+               .address = kAddress,
+               .length = kLength,
+               .access = engine::kRemoteWrite},
+              {.pd = TestMemory::kPd, .qp_number = kNumber})
+        .value();
+    return key;
   }
 
   std::vector<std::byte> before_;
