@@ -12,11 +12,12 @@
 #include "compat/abi.h"
 #include "compat/test_command.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define VERBENA_SANITIZED 1
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    defined(__LLVM_INSTR_PROFILE_GENERATE)
+#define VERBENA_INSTRUMENTED 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define VERBENA_SANITIZED 1
+#define VERBENA_INSTRUMENTED 1
 #endif
 #endif
 
@@ -30,7 +31,7 @@ using testing::TemporaryFolder;
 class PreloadTest : public ::testing::Test {
  protected:
   void SetUp() override {
-#ifdef VERBENA_SANITIZED
+#ifdef VERBENA_INSTRUMENTED
     GTEST_SKIP() << "an instrumented library cannot be preloaded into a program that is not";
 #endif
   }

@@ -23,7 +23,8 @@ struct Option {
 };
 
 // IP_PMTUDISC_DO sets DF and makes the identification 0 in a single packet and the segment's index
-// in a segmented send. Without UDP_GRO all works, slower.
+// in a segmented send. Without UDP_GRO all works, slower. Linux's rxe sends no UDP checksum over
+// IPv6 either, which the kernel takes from nobody unless told to.
 constexpr Option kIpv4Options[] = {
     {IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO, true, "IP_MTU_DISCOVER"},
     {IPPROTO_IP, IP_MULTICAST_ALL, 0, false, "IP_MULTICAST_ALL"},
@@ -32,6 +33,7 @@ constexpr Option kIpv4Options[] = {
 constexpr Option kIpv6Options[] = {
     {IPPROTO_IPV6, IPV6_V6ONLY, 1, true, "IPV6_V6ONLY"},
     {IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO, true, "IPV6_MTU_DISCOVER"},
+    {IPPROTO_UDP, UDP_NO_CHECK6_RX, 1, true, "UDP_NO_CHECK6_RX"},
     {IPPROTO_UDP, UDP_GRO, 1, false, "UDP_GRO"},
 };
 

@@ -2,9 +2,11 @@
 #include "link/udp.h"
 
 #include <gtest/gtest.h>
+#include <netinet/udp.h>
 
 #include <array>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -219,6 +221,19 @@ TEST_P(UdpLinkTest, SinglePacketsCarryIdentificationZero) {
   ASSERT_EQ(segments.size(), 10U);
   for (const wire::Segment& segment : segments) EXPECT_EQ(segment.position, 0);
   EXPECT_EQ(strict_.filter(segments), 10U);
+}
+
+TEST_P(UdpLinkTest, PacketsWithoutUdpChecksumArrive) {
+  const int fd = sender_->descriptors().front();
+  const int one = 1;
+  const auto [level, option] =
+      GetParam() ? std::pair(IPPROTO_UDP, UDP_NO_CHECK6_TX) : std::pair(SOL_SOCKET, SO_NO_CHECK);
+  ASSERT_EQ(sys::setsockopt(fd, level, option, &one, sizeof one), 0);
+  const OwnedTrain sent(path_, 5, 0, 16, 256);
+  ASSERT_EQ(send({sent.train()}), 1U);
+  auto segments = receive_all(receiver());
+  ASSERT_EQ(segments.size(), 1U);
+  EXPECT_EQ(strict_.filter(segments), 1U);
 }
 
 TEST_P(UdpLinkTest, TheIcrcIsMadeForTheSocketNotForThePath) {

@@ -2,7 +2,8 @@
 //
 // Checks RoCEv2 packets as they stood on an Ethernet: from captures, behind the kernel's
 // segmentation and before any offload of the receiver.
-//   wire_check FILE...     classic pcap
+//   wire_check [--ours ADDRESS] FILE...     classic pcap
+// With --ours, identifications that others than the address gave their packets may be any.
 // One line of counts a file; a line for each of the first packets that are wrong. Status 0 when
 // there were packets and all were right.
 #include <fmt/format.h>
@@ -13,8 +14,10 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -46,6 +49,9 @@ class Tally {
 /// What a file's packets must fulfil.
 class WireCheck {
  public:
+  /// `ours`: whose packets have identifications as ours have; everybody's without it.
+  explicit WireCheck(const std::optional<wire::Address>& ours) : ours_(ours) {}
+
   /// Empty when the frame is right.
   [[nodiscard]] std::string fault_of(ConstBytes bytes) {
     const auto frame = wire::parse_frame(bytes);
@@ -66,7 +72,8 @@ class WireCheck {
   /// The index within its send, which the kernel makes (`nic.md`, Trains): 0, or one more than that
   /// of the source's packet before it.
   [[nodiscard]] std::string fault_of_identification(const wire::Frame& frame) {
-    if (!frame.path.source.is_ipv4()) return {};
+    if (!frame.path.source.is_ipv4() || frame.path.source != ours_.value_or(frame.path.source))
+      return {};
     const std::uint16_t before = std::exchange(last_[frame.path.source], frame.identification);
     if (frame.identification == 0) return {};
     ++tally.segments;
@@ -74,17 +81,18 @@ class WireCheck {
     return fmt::format("identification {} behind {}", frame.identification, before);
   }
 
+  std::optional<wire::Address> ours_;
   std::map<wire::Address, std::uint16_t> last_;
 };
 
-bool check_file(const char* path) {
+bool check_file(const char* path, const std::optional<wire::Address>& ours) {
   const auto file = read_file(path);
   const auto records = wire::parse_pcap(file);
   if (!records) {
     fmt::print("{}: {}\n", path, records.error().message);
     return false;
   }
-  WireCheck check;
+  WireCheck check(ours);
   for (const wire::PcapRecord& record : *records) {
     ++check.tally.packets;
     const std::string fault = check.fault_of(record.frame);
@@ -102,11 +110,22 @@ bool check_file(const char* path) {
 }  // namespace verbena
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::fputs("Usage: wire_check FILE...\n", stderr);
+  std::span<char*> files(argv + 1, static_cast<std::size_t>(argc - 1));
+  std::optional<verbena::wire::Address> ours;
+  if (files.size() >= 2 && std::string_view(files[0]) == "--ours") {
+    const auto address = verbena::wire::Address::from_string(files[1]);
+    if (!address) {
+      fmt::print(stderr, "wire_check: {}\n", address.error().message);
+      return 2;
+    }
+    ours = *address;
+    files = files.subspan(2);
+  }
+  if (files.empty()) {
+    std::fputs("Usage: wire_check [--ours ADDRESS] FILE...\n", stderr);
     return 2;
   }
   bool right = true;
-  for (int i = 1; i < argc; ++i) right = verbena::check_file(argv[i]) && right;
+  for (const char* file : files) right = verbena::check_file(file, ours) && right;
   return right ? 0 : 1;
 }
