@@ -160,7 +160,7 @@ TEST_F(MemoryWindows, WrongValuesAreRefused) {
   EXPECT_EQ(bind(second, good), EINVAL);              // of type 2 by ibv_bind_mw
   EXPECT_EQ(bind(first, first->rkey, good), EINVAL);  // of type 1 by a request
   EXPECT_EQ(bind(second, second->rkey ^ 0x100, good), EINVAL);
-  EXPECT_EQ(bind(first, part(0, 8, IBV_ACCESS_LOCAL_WRITE)), EINVAL);
+  EXPECT_EQ(bind(first, part(0, 8, IBV_ACCESS_MW_BIND)), EINVAL);
   auto nowhere = good;
   nowhere.mr = nullptr;
   EXPECT_EQ(bind(first, nowhere), EINVAL);

@@ -90,7 +90,8 @@ Result<void> dereg_mr(Mr& mr) {
   return {};
 }
 
-/// A region under a new key in place of the old one, which stays valid when this fails.
+/// Other rights or another protection domain under the same key; other memory under a new one, in
+/// place of the old one, which stays valid when this fails.
 Result<void> rereg_mr(Mr& mr, int flags, ibv_pd* pd, void* address, std::size_t length,
                       int access) {
   Context& ours = *VERBENA_TRY(alive(mr.context));
@@ -101,20 +102,24 @@ Result<void> rereg_mr(Mr& mr, int flags, ibv_pd* pd, void* address, std::size_t 
       (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 ? static_cast<unsigned>(access) : mr.access;
   ibv_pd* const new_pd = (flags & IBV_REREG_MR_CHANGE_PD) != 0 ? pd : mr.pd;
   if (new_pd == nullptr || new_pd->context != mr.context) return fail(std::errc::invalid_argument);
-  void* const new_address = moves ? address : mr.addr;
-  const std::size_t new_length = moves ? length : mr.length;
-  const std::uint64_t new_iova = moves ? reinterpret_cast<std::uintptr_t>(address) : mr.iova;
-
-  nic::MemoryRegion* const region = VERBENA_TRY(
-      register_region(ours, Pd::of(new_pd), new_address, new_length, new_iova, new_access));
+  if (!moves) {
+    const std::uint32_t rights = VERBENA_TRY(check_access(new_access));
+    VERBENA_TRY(ours.nic->change_memory(mr.region, Pd::of(new_pd).domain, rights));
+    mr.pd = new_pd;
+    mr.access = new_access;
+    return {};
+  }
+  const auto new_iova = reinterpret_cast<std::uintptr_t>(address);
+  nic::MemoryRegion* const region =
+      VERBENA_TRY(register_region(ours, Pd::of(new_pd), address, length, new_iova, new_access));
   if (auto done = ours.nic->deregister_memory(mr.region); !done) {
     static_cast<void>(ours.nic->deregister_memory(region));
     return done;
   }
   mr.region = region;
   mr.pd = new_pd;
-  mr.addr = new_address;
-  mr.length = new_length;
+  mr.addr = address;
+  mr.length = length;
   mr.lkey = mr.rkey = mr.handle = region->key;
   mr.iova = new_iova;
   mr.access = new_access;

@@ -145,8 +145,18 @@ TEST(Memory, RegistrationsAreBusyAndCanBeChanged) {
   EXPECT_EQ(mr->rkey, key);  // the old one is still good
   EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, testing::kAllAccess),
             0);
-  EXPECT_NE(mr->rkey, key);
+  EXPECT_EQ(mr->rkey, key);  // peers go on using it
   EXPECT_EQ(mr->addr, room.data());
+  ibv_pd* const other = ibv_alloc_pd(end.context);
+  EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, other, nullptr, 0, 0), 0);
+  EXPECT_EQ(ibv_dealloc_pd(other), EBUSY);
+  std::array<std::byte, 32> elsewhere{};
+  EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_TRANSLATION, end.pd,
+                         elsewhere.data(), elsewhere.size(), 0),
+            0);
+  EXPECT_NE(mr->rkey, key);  // what was told of the old memory is void
+  EXPECT_EQ(mr->addr, elsewhere.data());
+  EXPECT_EQ(ibv_dealloc_pd(other), 0);
   EXPECT_EQ(ibv_dereg_mr(mr), 0);
 }
 

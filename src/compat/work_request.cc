@@ -65,8 +65,10 @@ int set_target(engine::SendRequest& request, ibv_ah* ah, std::uint32_t remote_qp
 
 int set_binding(engine::SendRequest& request, const ibv_qp& qp, const ibv_mw& mw,
                 std::uint32_t rkey, const ibv_mw_bind_info& info) {
+  // Local write, which a window has no use for, is what programs give with remote write.
   constexpr unsigned kRights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                               IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED;
+                               IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED |
+                               IBV_ACCESS_LOCAL_WRITE;
   if ((info.mw_access_flags & ~kRights) != 0) return EINVAL;
   if (mw.context != qp.context || mw.pd != qp.pd) return EINVAL;
   if (info.mr == nullptr ? info.length != 0 : info.mr->pd != mw.pd) return EINVAL;

@@ -73,6 +73,12 @@ bool KeyTable::erase(std::uint32_t key) {
   return true;
 }
 
+void KeyTable::change(std::uint32_t key, std::uint32_t access, std::uint32_t pd) {
+  Entry& entry = entry_of(key);
+  entry.key.access = access;
+  entry.key.pd = pd;
+}
+
 void KeyTable::reclaim(std::uint32_t key) { free_.push_back((key >> kGenerationBits) % capacity_); }
 
 std::expected<const KeyTable::Entry*, MemoryError> KeyTable::find(std::uint32_t key,

@@ -52,6 +52,8 @@ class KeyTable final : public MemoryLookup {
   [[nodiscard]] bool has_windows(std::uint32_t key) const {
     return entry_of(key).windows.load(std::memory_order_acquire) != 0;
   }
+  /// Changes the rights and the protection domain of a region's key; the shard is held.
+  void change(std::uint32_t key, std::uint32_t access, std::uint32_t pd);
   /// Gives an erased key's entry free for another one.
   void reclaim(std::uint32_t key);
 

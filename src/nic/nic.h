@@ -70,6 +70,10 @@ class Nic {
   [[nodiscard]] Result<MemoryRegion*> register_memory(ProtectionDomain* pd, std::byte* base,
                                                       std::uint64_t length, std::uint64_t address,
                                                       std::uint32_t access);
+  /// Other rights, or another protection domain, under the same key. As register_memory();
+  /// device_or_resource_busy while windows are bound to it.
+  [[nodiscard]] Result<void> change_memory(MemoryRegion* region, ProtectionDomain* pd,
+                                           std::uint32_t access);
   /// On return nothing of this NIC touches the memory any more. device_or_resource_busy while
   /// windows are bound to it.
   [[nodiscard]] Result<void> deregister_memory(MemoryRegion* region);

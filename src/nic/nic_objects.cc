@@ -24,6 +24,12 @@ constexpr std::uint64_t kTop = std::numeric_limits<std::uint64_t>::max();
   return length > 0 && length - 1 > kTop - first;
 }
 
+[[nodiscard]] Result<void> check_rights(std::uint32_t access) {
+  const bool remote = (access & (engine::kRemoteWrite | engine::kRemoteAtomic)) != 0;
+  if (!remote || (access & engine::kLocalWrite) != 0) return {};
+  return fail(std::errc::invalid_argument, "remote write and atomics need local write");
+}
+
 [[nodiscard]] bool is_path_mtu(std::uint32_t mtu) {
   return mtu == 256 || mtu == 512 || mtu == 1024 || mtu == 2048 || mtu == 4096;
 }
@@ -109,10 +115,7 @@ Result<void> Nic::dealloc_pd(ProtectionDomain* pd) {
 Result<MemoryRegion*> Nic::register_memory(ProtectionDomain* pd, std::byte* base,
                                            std::uint64_t length, std::uint64_t address,
                                            std::uint32_t access) {
-  const bool remote = (access & (engine::kRemoteWrite | engine::kRemoteAtomic)) != 0;
-  if (remote && (access & engine::kLocalWrite) == 0) {
-    return fail(std::errc::invalid_argument, "remote write and atomics need local write");
-  }
+  VERBENA_TRY(check_rights(access));
   if (length == 0 || length > impl_->config.limits.max_mr_size) {
     return fail(std::errc::invalid_argument, "the length is zero or above max_mr_size");
   }
@@ -126,6 +129,19 @@ Result<MemoryRegion*> Nic::register_memory(ProtectionDomain* pd, std::byte* base
   ++pd->uses;
   return impl_->regions.insert(
       std::make_unique<MemoryRegion>(MemoryRegion{.pd = pd, .key = key, .length = length}));
+}
+
+Result<void> Nic::change_memory(MemoryRegion* region, ProtectionDomain* pd, std::uint32_t access) {
+  VERBENA_TRY(check_rights(access));
+  const std::scoped_lock lock(impl_->objects_mutex);
+  if (impl_->keys.has_windows(region->key)) return busy("memory windows are bound to the region");
+  for (const auto& shard : impl_->shards) {
+    shard->run(impl_->host.now(), [&] { impl_->keys.change(region->key, access, pd->number); });
+  }
+  --region->pd->uses;
+  ++pd->uses;
+  region->pd = pd;
+  return {};
 }
 
 // A holder of a shard that looked the key up before it was erased may be copying still; after every
