@@ -122,6 +122,7 @@ class Side {
   bool maybe_misdeed();
   [[nodiscard]] bool do_misdeed(Misdeed misdeed);
   [[nodiscard]] std::optional<Kind> choose_wrong_kind(Misdeed misdeed);
+  void name_lost(SendWork& work);
   [[nodiscard]] bool wrong_remote(Misdeed misdeed, SendWork& work);
   [[nodiscard]] bool wrong_local(Misdeed misdeed, SendWork& work);
   [[nodiscard]] bool can_misbehave() const;

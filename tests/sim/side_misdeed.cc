@@ -90,6 +90,18 @@ std::optional<Kind> Side::choose_wrong_kind(Misdeed misdeed) {
   return std::nullopt;
 }
 
+/// From before the peer's lost page, or within it, to within it or behind.
+void Side::name_lost(SendWork& work) {
+  std::uint32_t before = 0;
+  if (!is_atomic(work.kind)) {
+    before = static_cast<std::uint32_t>(random().below(Arena::kPage));
+    const std::uint64_t most = std::uint64_t{2} * Arena::kPage;
+    work.length = before + static_cast<std::uint32_t>(random().between(1, most));
+  }
+  work.remote_address = peer_->process_.arena().address(Arena::kLost.offset - before);
+  work.rkey = peer_->process_.brittle().mr->rkey;
+}
+
 /// The request names remote memory that it may not touch.
 bool Side::wrong_remote(Misdeed misdeed, SendWork& work) {
   const auto kind = choose_wrong_kind(misdeed);
@@ -133,18 +145,7 @@ bool Side::wrong_remote(Misdeed misdeed, SendWork& work) {
     case Misdeed::kReadOnly: in(peer_->process_.read_only()); break;
     case Misdeed::kWriteOnly: in(peer_->process_.write_only()); break;
     case Misdeed::kOtherDomain: in(peer_->process_.other_domain()); break;
-    case Misdeed::kRemoteLost: {
-      // From before the lost page, or within it, to within it or behind.
-      const Process::Region& brittle = peer_->process_.brittle();
-      const std::uint32_t before =
-          is_atomic(work.kind) ? 0 : static_cast<std::uint32_t>(random().below(Arena::kPage));
-      if (!is_atomic(work.kind))
-        work.length = before + static_cast<std::uint32_t>(
-                                   random().between(1, std::uint64_t{2} * Arena::kPage));
-      work.remote_address = peer_->process_.arena().address(Arena::kLost.offset - before);
-      work.rkey = brittle.mr->rkey;
-      break;
-    }
+    case Misdeed::kRemoteLost: name_lost(work); break;
     case Misdeed::kQueuePairForbids: expected = IBV_WC_REM_INV_REQ_ERR; break;
     case Misdeed::kMisaligned:
       work.remote_address += random().between(1, 7);
