@@ -10,7 +10,7 @@
 
 namespace verbena::nic {
 
-/// Keeps the time that goes into datagrams nobody here wants to a quarter of a processor.
+/// Keeps the time that goes into datagrams nobody here wants to an eighth of a processor.
 ///
 /// Whoever sends as fast as it can makes its victim work as fast as that can, and on a busy machine
 /// the victim's neighbours pay: their packets are never seen by it, but their processors are gone.
@@ -23,7 +23,7 @@ namespace verbena::nic {
 class FloodLimit {
  public:
   static constexpr std::uint32_t kFlood = 256;  ///< unwanted datagrams that are no flood yet
-  static constexpr int kShare = 4;              ///< one part of so many is worked
+  static constexpr int kShare = 8;              ///< one part of so many is worked
   static constexpr Duration kWindow = std::chrono::milliseconds(4);
   static constexpr Duration kLongestRest = std::chrono::milliseconds(4);
 

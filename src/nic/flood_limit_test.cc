@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 constexpr Time kStart{1h};
 constexpr Progress kUnwanted{.worked = true, .datagrams = 1000, .unwanted = 1000};
 
-TEST(FloodLimit, AQuarterOfTheTimeIsWorked) {
+TEST(FloodLimit, AnEighthOfTheTimeIsWorked) {
   FloodLimit limit;
   Time now = kStart;
   Duration worked{};
@@ -45,7 +45,7 @@ TEST(FloodLimit, FewAtATimeAddUp) {
   Time now = kStart;
   const Progress some{.worked = true, .datagrams = 50, .unwanted = 50};
   for (int i = 0; i < 5; ++i, now += 20us) EXPECT_FALSE(limit.note(now, now + 20us, some));
-  EXPECT_EQ(limit.note(now, now + 20us, some), kStart + 480us);
+  EXPECT_EQ(limit.note(now, now + 20us, some), kStart + FloodLimit::kShare * 120us);
 }
 
 TEST(FloodLimit, NoRestIsLong) {

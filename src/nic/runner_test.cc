@@ -333,7 +333,7 @@ TEST(Runner, InAFloodItRests) {
     return nic.calls.load() == calls;
   };
   ASSERT_TRUE(rests_after(16));
-  clock.store(clock.load() + 3 * 160us);
+  clock.store(clock.load() + (FloodLimit::kShare - 1) * 160us);
   EXPECT_TRUE(rests_after(32));
   runner.release(nic);
 }
