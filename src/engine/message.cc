@@ -58,9 +58,7 @@ void fill_headers(wire::Train& train, const QueuePair& qp, const SendWqe& wqe,
   train.head.ieth.rkey = request.invalidate_rkey;
 }
 
-}  // namespace
-
-CompletionOpcode completion_of(SendOpcode opcode) {
+CompletionOpcode completion_opcode(SendOpcode opcode) {
   switch (opcode) {
     case SendOpcode::kWrite:
     case SendOpcode::kWriteWithImm: return CompletionOpcode::kWrite;
@@ -71,6 +69,17 @@ CompletionOpcode completion_of(SendOpcode opcode) {
     case SendOpcode::kBindWindow: return CompletionOpcode::kBindWindow;
     default: return CompletionOpcode::kSend;
   }
+}
+
+}  // namespace
+
+Completion completion_of(const QueuePair& qp, const SendWqe& wqe, Status status) {
+  return {.id = wqe.request.id,
+          .status = status,
+          .opcode = completion_opcode(wqe.request.opcode),
+          .byte_count = wqe.length,
+          .qp_number = qp.config().number,
+          .solicited = status != Status::kSuccess};
 }
 
 Status execute_locally(MemoryLookup& memory, const QueuePair& qp, const SendRequest& request) {

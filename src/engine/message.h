@@ -15,8 +15,8 @@ namespace verbena::engine {
 /// Bytes of one message before the next queue pair's turn.
 inline constexpr std::uint32_t kTurnBytes = 64 << 10;
 
-/// What a completion says that a request was.
-[[nodiscard]] CompletionOpcode completion_of(SendOpcode opcode);
+/// How a request's end is told.
+[[nodiscard]] Completion completion_of(const QueuePair& qp, const SendWqe& wqe, Status status);
 
 /// Binds or invalidates a memory window, as a request says that is_local().
 [[nodiscard]] Status execute_locally(MemoryLookup& memory, const QueuePair& qp,

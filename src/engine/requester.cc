@@ -346,12 +346,7 @@ void Requester::complete_oldest(Status status) {
                         status != Status::kSuccess || mutant(Mutant::kUnsignalledCompletes);
   ++oldest_;
   if (!signaled) return;
-  const Completion completion{.id = wqe.request.id,
-                              .status = status,
-                              .opcode = completion_of(wqe.request.opcode),
-                              .byte_count = wqe.length,
-                              .qp_number = qp_.config().number,
-                              .solicited = status != Status::kSuccess};
+  const Completion completion = completion_of(qp_, wqe, status);
   queue.release_to(oldest_);
   qp_.complete_send(completion);
 }

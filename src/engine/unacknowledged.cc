@@ -109,12 +109,7 @@ void UnacknowledgedSender::complete(const SendWqe& wqe, Status status) {
       wqe.request.signaled || qp_.config().signal_all || status != Status::kSuccess;
   ++oldest_;
   if (!signaled) return;
-  const Completion completion{.id = wqe.request.id,
-                              .status = status,
-                              .opcode = completion_of(wqe.request.opcode),
-                              .byte_count = wqe.length,
-                              .qp_number = qp_.config().number,
-                              .solicited = status != Status::kSuccess};
+  const Completion completion = completion_of(qp_, wqe, status);
   qp_.config().send_queue->release_to(oldest_);
   qp_.complete_send(completion);
 }
