@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The responder's third part: the receives that messages take, and how messages and the queue pair
+// end when something is wrong.
+#include "engine/mutants.h"
+#include "engine/queue_pair.h"
+#include "engine/responder.h"
+
+namespace verbena::engine {
+
+/// Takes the oldest receive unless the message has one; without any, an RNR NAK asks for this
+/// packet again later.
+bool Responder::take_receive() {
+  if (receive_taken_) return true;
+  if (qp_.config().receives->take(receive_) == ReceiveSource::Taken::kYes) {
+    receive_taken_ = true;
+    return true;
+  }
+  if (!qp_.reliable()) {
+    qp_.count(&Counters::no_receive);
+    drop_message();
+    return false;
+  }
+  nak_sent_ = true;
+  answer_nak(wire::Aeth::Kind::kRnrNak, qp_.attributes().min_rnr_timer, expected_psn_);
+  return false;
+}
+
+void Responder::complete_receive(const wire::Packet& packet, CompletionOpcode opcode,
+                                 std::uint32_t bytes) {
+  const wire::OpcodeInfo& info = packet.info();
+  receive_taken_ = false;
+  qp_.complete_receive(
+      {.id = receive_.id,
+       .opcode = opcode,
+       .byte_count = bytes,
+       .immediate_or_key = info.has_ieth ? packet.ieth.rkey : packet.immediate.value,
+       .qp_number = qp_.config().number,
+       .source_qp = qp_.attributes().destination_qp,
+       .with_immediate = info.has_immediate,
+       .with_invalidate = info.has_ieth,
+       .solicited = packet.bth.solicited && !mutant(Mutant::kSolicitedLost)});
+}
+
+void Responder::fail_receive(Status status) {
+  if (!receive_taken_) return;
+  receive_taken_ = false;
+  qp_.complete_receive(
+      {.id = receive_.id, .status = status, .qp_number = qp_.config().number, .solicited = true});
+}
+
+/// RC: NAKs a PSN and ends the queue pair; the NAK still goes out. UC: drops the message, unless
+/// the fault is our own.
+void Responder::refuse_at(std::uint32_t psn, wire::NakCode code, Status receive_status) {
+  if (qp_.reliable()) {
+    answer_nak(wire::Aeth::Kind::kNak, static_cast<std::uint8_t>(code), psn);
+  } else if (code != wire::NakCode::kRemoteOperationalError) {
+    return drop_message();
+  }
+  fail_receive(receive_status);
+  qp_.raise(code == wire::NakCode::kRemoteAccessError ? EventKind::kAccessError
+            : code == wire::NakCode::kInvalidRequest  ? EventKind::kRequestError
+                                                      : EventKind::kFatal);
+  qp_.enter_error(true);
+}
+
+void Responder::refuse(wire::NakCode code, Status receive_status) {
+  refuse_at(expected_psn_, code, receive_status);
+}
+
+void Responder::flush() {
+  message_ = Message::kNone;
+  fail_receive(Status::kFlushError);
+  if (qp_.config().receives->shared()) return;  // they stay for others
+  if (mutant(Mutant::kFlushSkipsReceives)) return;
+  while (qp_.config().receives->take(receive_) == ReceiveSource::Taken::kYes) {
+    receive_taken_ = true;
+    fail_receive(Status::kFlushError);
+  }
+}
+
+}  // namespace verbena::engine
