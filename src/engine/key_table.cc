@@ -47,8 +47,11 @@ KeyTable::~KeyTable() = default;
 
 Result<std::uint32_t> KeyTable::insert(const MemoryKey& key) {
   if (free_.empty()) return fail(std::errc::not_enough_memory, "all memory keys are in use");
-  const std::uint32_t index = free_.front();
-  free_.pop_front();
+  // Programs count the low byte of a window's key up by themselves: with index 0 it would pass 0.
+  const std::size_t place = key.window != WindowType::kNone && free_.front() == 0 ? 1 : 0;
+  if (place == free_.size()) return fail(std::errc::not_enough_memory, "no key for a window");
+  const std::uint32_t index = free_[place];
+  free_.erase(free_.begin() + static_cast<std::ptrdiff_t>(place));
   Entry& entry = entries_[index];
   entry.key = key;
   ++entry.generation;

@@ -175,6 +175,15 @@ TEST_F(Windows, WrongBindingsAreRefused) {
   EXPECT_EQ(table.bind(binding(key), {.pd = kPd + 1}).error(), MemoryError::kProtectionDomain);
 }
 
+TEST_F(Windows, NoLowByteMakesTheirKeyNone) {
+  ASSERT_EQ(region >> 8, 0u);  // the entry in question, free from here on
+  ASSERT_TRUE(table.erase(region));
+  table.reclaim(region);
+  for (std::size_t i = table.size(); i + 1 < 8; ++i) EXPECT_NE(window(WindowType::kType1) >> 8, 0u);
+  EXPECT_FALSE(table.insert({.pd = kPd, .window = WindowType::kType2}));
+  EXPECT_EQ(add(0) >> 8, 0u);  // a region takes the entry
+}
+
 TEST_F(Windows, LeaveTheirRegionWhenTheyGo) {
   const std::uint32_t key = window(WindowType::kType2);
   ASSERT_TRUE(table.bind(binding(key ^ 1), kUser));
