@@ -238,6 +238,7 @@ Time Runner::work(Entry& entry, Time now, Progress& done) {
     worked = true;
     now = clock_();
     entry.last_work = now;
+    if (done.unwanted >= FloodLimit::kFlood) break;  // a turn is as short as the rest for it
   }
   entry.fruitless = 0;
   return kAtOnce;

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "hostile/attacks.h"
@@ -22,6 +23,7 @@ struct Options {
   std::uint64_t count = 1'000'000;
   std::uint64_t seed = 1;
   double seconds = 0;  ///< a flood lasts at least so long
+  double rate = 0;     ///< of a flood, packets a second; 0: as many as it can send
   bool list = false;
 };
 
@@ -42,6 +44,8 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--to", options.to, "the victim's address");
   app.add_option("--count", options.count, "packets of a flood or walk");
   app.add_option("--seconds", options.seconds, "that a flood lasts at least");
+  app.add_option("--rate", options.rate, "of a flood, packets a second (default: as fast as it can)")
+      ->check(CLI::PositiveNumber);
   app.add_option("--seed", options.seed, "of what is random");
   app.add_option("--qpn", target.qp_number, "the victim's queue pair, connected to --from");
   app.add_option("--psn", target.psn, "that it expects");
@@ -69,8 +73,12 @@ using Clock = std::chrono::steady_clock;
 
 void send_flood(const Flood& flood, const Options& options, Forge& forge, Sender& sender) {
   constexpr std::uint64_t kBetweenLooks = 1024;
-  const auto end = Clock::now() + std::chrono::duration<double>(options.seconds);
+  using Seconds = std::chrono::duration<double>;
+  const auto start = Clock::now();
+  const auto end = start + Seconds(options.seconds);
   for (std::uint64_t i = 0; i < options.count || Clock::now() < end; i += kBetweenLooks) {
+    if (options.rate > 0)
+      std::this_thread::sleep_until(start + Seconds(static_cast<double>(i) / options.rate));
     for (std::uint64_t j = i; j < i + kBetweenLooks; ++j) sender.send(flood.make(forge, j));
   }
 }
