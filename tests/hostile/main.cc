@@ -44,7 +44,8 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--to", options.to, "the victim's address");
   app.add_option("--count", options.count, "packets of a flood or walk");
   app.add_option("--seconds", options.seconds, "that a flood lasts at least");
-  app.add_option("--rate", options.rate, "of a flood, packets a second (default: as fast as it can)")
+  app.add_option("--rate", options.rate,
+                 "of a flood, packets a second (default: as fast as it can)")
       ->check(CLI::PositiveNumber);
   app.add_option("--seed", options.seed, "of what is random");
   app.add_option("--qpn", target.qp_number, "the victim's queue pair, connected to --from");
