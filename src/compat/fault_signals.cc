@@ -136,6 +136,9 @@ void hand_over(Watched& entry, const Action& action, siginfo_t& info, void* cont
     action.handler(entry.signal, &info, context);
   else
     std::bit_cast<void (*)(int)>(action.handler)(entry.signal);
+  // Not the last thing here, or a compiler makes a jump of the call: a handler that then jumps to us
+  // looks as if the kernel had called.
+  asm volatile("" ::: "memory");
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {
