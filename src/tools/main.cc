@@ -7,6 +7,7 @@
 #include "tools/commands.h"
 #include "tools/exit_status.h"
 #ifdef VERBENA_SIM
+#include "conformance/conform_command.h"
 #include "sim/sim_command.h"
 #endif
 
@@ -50,6 +51,7 @@ int main(int argc, char** argv) {
   add_gid_command(app, invocation);
 #ifdef VERBENA_SIM
   verbena::sim::add_sim_command(app, invocation.status);
+  verbena::conformance::add_conform_command(app, invocation.status);
 #endif
 
   auto line = split_command_line(std::vector<std::string>(argv + 1, argv + argc));
