@@ -136,8 +136,8 @@ void hand_over(Watched& entry, const Action& action, siginfo_t& info, void* cont
     action.handler(entry.signal, &info, context);
   else
     std::bit_cast<void (*)(int)>(action.handler)(entry.signal);
-  // Not the last thing here, or a compiler makes a jump of the call: a handler that then jumps to us
-  // looks as if the kernel had called.
+  // Not the last thing here, or a compiler makes a jump of the call: a handler that then jumps to
+  // us looks as if the kernel had called.
   asm volatile("" ::: "memory");
 }
 

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -20,13 +22,14 @@
 namespace verbena::conformance {
 namespace {
 
-constexpr const char* kFooter = R"(Without HOST the software NIC itself is looked at, in a simulation. With HOST it is any RoCEv2 device:
+constexpr const char* kFooter =
+    R"(Without HOST the software NIC itself is looked at, in a simulation. With HOST it is any RoCEv2 device:
 start verbena-conform-subject there first (on the software NIC: verbena run verbena-conform-subject).
 
 Examples:
   verbena conform                          this NIC, in a simulation
   verbena conform 192.168.7.2              the peer at that address
-  verbena conform 127.0.0.1 --only rnr     scenarios with that in their rule or name
+  verbena conform 127.0.0.1 --only rnr     scenarios with that in "RULE: NAME"
   verbena conform --file mine.txt          your own scenarios; docs/conformance.md has the language
 
 Exit status: 0 when every scenario passed or was skipped with a reason, 1 when one failed or the peer
@@ -39,6 +42,7 @@ struct Options {
   std::uint16_t port = LiveBench::kPort;
   std::string from{};
   std::string only{};
+  std::vector<std::string> skip{};
   std::vector<std::string> files{};
   int silence_ms = 100;
   bool list = false;
@@ -59,13 +63,20 @@ const char* name_of(Verdict::Kind kind) {
   return "?";
 }
 
+std::string title(const Scenario& scenario) {
+  return fmt::format("{}: {}", scenario.rule, scenario.name);
+}
+
 Result<void> add_scenarios(std::string_view file, std::string_view text, const Options& options,
                            std::vector<Row>& rows) {
   auto scenarios = parse_scenarios(text);
   if (!scenarios)
-    return fail(scenarios.error().condition, fmt::format("{}: {}", file, scenarios.error().message));
+    return fail(scenarios.error().condition,
+                fmt::format("{}: {}", file, scenarios.error().message));
   for (Scenario& scenario : *scenarios) {
-    if (scenario.rule.contains(options.only) || scenario.name.contains(options.only))
+    const std::string name = title(scenario);
+    const auto has = [&](const std::string& word) { return name.contains(word); };
+    if (has(options.only) && std::ranges::none_of(options.skip, has))
       rows.push_back({.scenario = std::move(scenario)});
   }
   return {};
@@ -88,7 +99,7 @@ Result<std::vector<Row>> choose(const Options& options) {
 }
 
 void show(const Row& row) {
-  fmt::print("{:<8} {}: {}\n", name_of(row.verdict.kind), row.scenario.rule, row.scenario.name);
+  fmt::print("{:<8} {}\n", name_of(row.verdict.kind), title(row.scenario));
   if (!row.verdict.why.empty()) fmt::print("         {}\n", row.verdict.why);
   std::fflush(stdout);
 }
@@ -119,8 +130,7 @@ Result<std::string> run_on(const Options& options, std::vector<Row>& rows) {
 }
 
 int print_list(const std::vector<Row>& rows) {
-  for (const Row& row : rows)
-    fmt::print("{}: {}\n", row.scenario.rule, row.scenario.name);
+  for (const Row& row : rows) fmt::print("{}\n", title(row.scenario));
   return 0;
 }
 
@@ -171,10 +181,13 @@ void add_conform_command(CLI::App& app, int& status) {
   auto options = std::make_shared<Options>();
   command->add_option("host", options->host, "Where verbena-conform-subject runs");
   command->add_option("--port", options->port, "Its TCP port (47911)");
-  command->add_option("--from", options->from, "Address of this machine to send from, without a NIC");
-  command->add_option("--only", options->only, "Scenarios with this in their rule or name");
+  command->add_option("--from", options->from,
+                      "Address of this machine to send from, without a NIC");
+  command->add_option("--only", options->only, "Scenarios with this in \"RULE: NAME\"");
+  command->add_option("--skip", options->skip, "None with this in it");
   command->add_option("--file", options->files, "Scenarios from a file instead of our own");
-  command->add_option("--silence", options->silence_ms, "Milliseconds after which nothing comes (100)")
+  command
+      ->add_option("--silence", options->silence_ms, "Milliseconds after which nothing comes (100)")
       ->check(CLI::Range(1, 10'000));
   command->add_flag("--list", options->list, "Print the scenarios' names");
   command->add_flag("--json", options->json, "Print JSON");

@@ -134,7 +134,8 @@ post write length=8
   std::uint32_t number = 0;
   EXPECT_EQ(bench.play([&](Bench& inside) {
     for (const Scenario& scenario : *scenarios)
-      EXPECT_EQ(Tester(inside, ++number).run(scenario).kind, Verdict::Kind::kFailed) << scenario.name;
+      EXPECT_EQ(Tester(inside, ++number).run(scenario).kind, Verdict::Kind::kFailed)
+          << scenario.name;
   }),
             "");
 }

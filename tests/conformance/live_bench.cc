@@ -87,8 +87,7 @@ Result<void> LiveBench::open_wire(const Options& options) {
       path_.source = wire::Address::from_ipv4(path_.source.ipv4() + 1);
   }
   path_.source_port = wire::kRoceUdpPort;
-  auto socket =
-      link::open_udp_socket(path_.source, wire::kRoceUdpPort, link::Sharing::kExclusive);
+  auto socket = link::open_udp_socket(path_.source, wire::kRoceUdpPort, link::Sharing::kExclusive);
   if (!socket)
     return fail(socket.error().condition,
                 fmt::format("{} (--from takes another address of this machine, with no NIC at it)",

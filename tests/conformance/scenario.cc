@@ -23,31 +23,38 @@ struct Grammar {
 };
 
 const Words& packet_fields() {
-  static const Words kFields = {
-    "psn",     "payload", "data",     "address",  "rkey", "length",   "ack",    "noack",    "se",
-    "imm",     "inv",     "syndrome", "credits",  "msn",  "original", "add",    "swap",     "compare",
-    "qpn",     "pkey",    "qkey",     "source",   "icrc", "pad",      "version", "opcode",   "mig",
-    "fecn",    "becn",    "reserved", "srq",      "cut"};
-  return kFields;
+  static const Words known = {
+      "psn",     "payload", "data", "address",  "rkey",    "length",   "ack",      "noack",
+      "se",      "imm",     "inv",  "syndrome", "credits", "msn",      "original", "add",
+      "swap",    "compare", "qpn",  "pkey",     "qkey",    "source",   "icrc",     "pad",
+      "version", "opcode",  "mig",  "fecn",     "becn",    "reserved", "srq",      "cut"};
+  return known;
 }
 
 const std::array<Grammar, 13>& grammar() {
-  static const std::array<Grammar, 13> kGrammar = {{
-      {"qp", Kind::kQueuePair, true,
+  static const std::array<Grammar, 13> rows = {{
+      {"qp",
+       Kind::kQueuePair,
+       true,
        {"mtu", "access", "rd", "timeout", "retry", "rnr", "rnr-timer", "rq-psn", "sq-psn", "qkey",
         "cq", "srq", "rtr"}},
       {">", Kind::kSend, true, packet_fields()},
-      {"<", Kind::kExpect, true,
-       {"psn", "payload", "data", "address", "rkey", "length", "ack", "noack", "se", "nose", "imm",
-        "inv", "syndrome", "credits", "msn", "original", "add", "swap", "compare", "qkey", "source",
-        "pkey", "mig", "within", "after", "for"}},
+      {"<", Kind::kExpect, true, {"psn",      "payload", "data",   "address",  "rkey", "length",
+                                  "ack",      "noack",   "se",     "nose",     "imm",  "inv",
+                                  "syndrome", "credits", "msn",    "original", "add",  "swap",
+                                  "compare",  "qkey",    "source", "pkey",     "mig",  "within",
+                                  "after",    "for"}},
       {"wait", Kind::kWait, true, {}},
       {"recv", Kind::kReceive, false, {"count", "length", "wrong-key", "srq-limit"}},
-      {"post", Kind::kPost, true,
+      {"post",
+       Kind::kPost,
+       true,
        {"length", "data", "address", "rkey", "imm", "inv", "se", "fence", "unsignaled", "inline",
         "add", "swap", "compare", "qkey", "qpn"}},
       {"window", Kind::kBind, true, {"offset", "length", "access"}},
-      {"completion", Kind::kCompletion, true,
+      {"completion",
+       Kind::kCompletion,
+       true,
        {"status", "opcode", "length", "imm", "inv", "source", "sl"}},
       {"no", Kind::kNoCompletion, true, {}},
       {"event", Kind::kEvent, true, {}},
@@ -55,7 +62,7 @@ const std::array<Grammar, 13>& grammar() {
       {"modify", Kind::kModify, true, {}},
       {"memory", Kind::kMemory, true, {"length", "is"}},
   }};
-  return kGrammar;
+  return rows;
 }
 
 Words words_of(std::string_view line) {
@@ -81,7 +88,8 @@ Result<Statement> parse_statement(const Words& words, int line) {
   Statement made{.kind = found->kind, .line = line};
   std::size_t next = 1;
   if (found->word) {
-    if (words.size() < 2) return wrong(line, fmt::format("a word is missing behind '{}'", words[0]));
+    if (words.size() < 2)
+      return wrong(line, fmt::format("a word is missing behind '{}'", words[0]));
     made.word = words[next++];
   }
   const bool packet = made.kind == Kind::kSend || made.kind == Kind::kExpect;

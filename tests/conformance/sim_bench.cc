@@ -12,7 +12,7 @@
 namespace verbena::conformance {
 namespace {
 
-constexpr Duration kNap = std::chrono::microseconds(1);   // until the NIC notices a packet
+constexpr Duration kNap = std::chrono::microseconds(1);    // until the NIC notices a packet
 constexpr Duration kLook = std::chrono::microseconds(20);  // between two looks for one
 constexpr Time kLongest{std::chrono::hours(1)};
 constexpr std::uint16_t kSourcePort = 49152;

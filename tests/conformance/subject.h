@@ -53,6 +53,17 @@ class Subject {
     ibv_mr* mr = nullptr;
   };
 
+  static constexpr std::uint32_t kDepth = 64;
+  static constexpr std::size_t kSlot = 8 << 10;  ///< of the memory for receives, for each
+  static constexpr std::size_t kSlots = 16;
+  static constexpr std::size_t kLocal = 64 << 10;  ///< that is sent from, and that READs bring
+
+  [[nodiscard]] static std::uint64_t number(const Fields& fields, std::string_view name,
+                                            std::uint64_t otherwise);
+  [[nodiscard]] static unsigned access_of(const Fields& fields, std::string_view otherwise);
+  /// With errno's words.
+  [[nodiscard]] static std::string error(std::string_view what);
+
   [[nodiscard]] std::string hello() const;
   [[nodiscard]] std::string open(const Fields& fields);
   [[nodiscard]] std::string make_memory();

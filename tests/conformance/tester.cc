@@ -58,9 +58,7 @@ Tester::Check Tester::execute(const Statement& statement) {
     case Kind::kSend: return send(statement);
     case Kind::kExpect: return expect(statement);
     case Kind::kSilence: return silence(statement);
-    case Kind::kWait:
-      bench_.sleep(VERBENA_TRY(parse_duration(statement.word)));
-      return {};
+    case Kind::kWait: bench_.sleep(VERBENA_TRY(parse_duration(statement.word))); return {};
     case Kind::kReceive: return tell(statement, "recv");
     case Kind::kPost: return tell(statement, "post");
     case Kind::kBind: return bind(statement);
@@ -136,8 +134,8 @@ Tester::Check Tester::await(const Statement& statement, std::string_view line) {
   std::string answer;
   for (;;) {
     answer = VERBENA_TRY(ask(line));
-    const bool waits = answer == "ok none" || (statement.kind == Kind::kState &&
-                                               answer.substr(3) != statement.word);
+    const bool waits = answer == "ok none" ||
+                       (statement.kind == Kind::kState && answer.substr(3) != statement.word);
     if (!waits || bench_.now() >= until) break;
     bench_.sleep(std::chrono::milliseconds(1));
   }

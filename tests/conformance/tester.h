@@ -24,8 +24,8 @@ struct Verdict {
 /// Plays a scenario's part of the wire and holds what comes against it.
 class Tester {
  public:
-  /// `number` is of the tester's queue pair: another one each time, so that what a subject still has
-  /// to say from the time before is not taken for an answer.
+  /// `number` is of the tester's queue pair: another one each time, so that what a subject still
+  /// has to say from the time before is not taken for an answer.
   Tester(Bench& bench, std::uint32_t number) : bench_(bench), number_(number) {}
 
   [[nodiscard]] Verdict run(const Scenario& scenario);

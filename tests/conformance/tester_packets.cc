@@ -63,7 +63,8 @@ Tester::Check Tester::send(const Statement& statement) {
 
 Result<wire::Packet> Tester::make_packet(const Statement& statement) {
   wire::Packet packet;
-  packet.bth.opcode = *opcode_from(statement.word);
+  packet.bth.opcode =
+      opcode_from(statement.word).value_or(wire::Opcode{});  // the parser has looked
   const wire::OpcodeInfo& info = packet.info();
   std::size_t payload = 0;
   if (info.has_payload) {
@@ -89,7 +90,8 @@ Tester::Check Tester::fill_bth(const Statement& statement, wire::Packet& packet)
   const std::uint32_t base = base_psn(info.operation, true);
   const auto psn = statement.field("psn").value_or("0");
   const bool before = psn.starts_with('-');
-  const auto offset = static_cast<std::uint32_t>(VERBENA_TRY(parse_number(psn.substr(before ? 1 : 0))));
+  const auto offset =
+      static_cast<std::uint32_t>(VERBENA_TRY(parse_number(psn.substr(before ? 1 : 0))));
   bth.psn = (before ? base - offset : base + offset) & wire::kMask24;
   bth.destination_qp = static_cast<std::uint32_t>(VERBENA_TRY(get("qpn", symbols_["qpn"])));
   const bool asks = is_request(info.operation) && ends(info.place);
@@ -111,10 +113,10 @@ Tester::Check Tester::fill_headers(const Statement& statement, wire::Packet& pac
   };
   const std::uint64_t address = VERBENA_TRY(get("address", symbols_["region.address"]));
   const auto rkey = static_cast<std::uint32_t>(VERBENA_TRY(get("rkey", symbols_["region.rkey"])));
-  packet.reth = {.address = address,
-                 .rkey = rkey,
-                 .dma_length = static_cast<std::uint32_t>(
-                     VERBENA_TRY(get("length", packet.payload.size())))};
+  packet.reth = {
+      .address = address,
+      .rkey = rkey,
+      .dma_length = static_cast<std::uint32_t>(VERBENA_TRY(get("length", packet.payload.size())))};
   const bool add = packet.info().operation == Operation::kFetchAdd;
   packet.atomic_eth = {.address = address,
                        .rkey = rkey,
@@ -159,8 +161,8 @@ Tester::Check Tester::expect(const Statement& statement) {
          static_cast<std::uint32_t>(VERBENA_TRY(parse_number(psn.value_or("0"))))) &
         wire::kMask24;
     if (psn && is_earlier_ack(*packet, wanted)) continue;
-    const bool same = opcode_name(packet->bth.opcode) == statement.word &&
-                      (!psn || packet->bth.psn == wanted);
+    const bool same =
+        opcode_name(packet->bth.opcode) == statement.word && (!psn || packet->bth.psn == wanted);
     if (!same) return wrong(fmt::format("came {}", wire::to_string(*packet)));
     if (const auto text = statement.field("after");
         text && last_ - since < VERBENA_TRY(parse_duration(*text)))
