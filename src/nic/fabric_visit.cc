@@ -14,7 +14,7 @@ namespace verbena::nic {
 namespace {
 
 constexpr std::chrono::milliseconds kPatience{50};
-/// For changes, which should reach processes that wait for a busy processor, too.
+/// Where it must be that one, which may wait for a busy processor.
 constexpr std::chrono::milliseconds kLongPatience{1000};
 /// More queue pairs than a slot has numbers are not believed.
 constexpr std::size_t kMostReplies = (std::size_t{1} << link::kSlotShift) / kReportsAtOnce;
@@ -33,13 +33,21 @@ Error nobody(const wire::Address& address) {
 
 }  // namespace
 
+/// Any process at the address will do, so a short wait for each is enough, unless all are busy.
 Result<FabricVisit> FabricVisit::begin(const wire::Address& address) {
+  auto quick = begin(address, kPatience);
+  if (quick || quick.error().condition != std::errc::timed_out) return quick;
+  return begin(address, kLongPatience);
+}
+
+Result<FabricVisit> FabricVisit::begin(const wire::Address& address,
+                                       std::chrono::milliseconds patience) {
   auto ledger = std::make_unique<ForkLedger>();
   std::set<pid_t> silent;
   for (std::size_t slot = 0; slot < kSlots; ++slot) {
     const std::string name = slot_name(address, slot);
     if (!silent.empty() && silent.contains(listener_of(name))) continue;
-    Caller caller(name, kPatience);
+    Caller caller(name, patience);
     if (caller.outcome() == Caller::Outcome::kSkew)
       return fail(std::errc::protocol_not_supported,
                   fmt::format("{} is used by {} with another version of Verbena",
@@ -80,7 +88,7 @@ std::vector<FabricVisit::Tenant> FabricVisit::tenants() const {
 }
 
 Result<std::vector<QueuePairReport>> FabricVisit::queue_pairs(const Tenant& tenant) const {
-  Caller caller(slot_name(address_, tenant.slots.front()), kPatience);
+  Caller caller(slot_name(address_, tenant.slots.front()), kLongPatience);
   if (caller.outcome() != Caller::Outcome::kReady)
     return fail(std::errc::timed_out,
                 fmt::format("{} does not answer: is it stopped?", describe_process(tenant.pid)));

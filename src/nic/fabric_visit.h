@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -53,6 +54,8 @@ class FabricVisit {
   [[nodiscard]] Result<Change> delete_gid(const wire::Address& gid);
 
  private:
+  [[nodiscard]] static Result<FabricVisit> begin(const wire::Address& address,
+                                                 std::chrono::milliseconds patience);
   FabricVisit(const wire::Address& address, std::unique_ptr<ForkLedger> ledger,
               FabricDirectory directory)
       : address_(address), ledger_(std::move(ledger)), directory_(std::move(directory)) {}

@@ -242,6 +242,18 @@ TEST(FabricVisit, AStoppedProcessIsNamedAndPassedOver) {
   EXPECT_EQ(stopped.ask("port"), "down 0=127.77.6.4");
 }
 
+// On a busy machine it takes a while until the only process there answers.
+TEST(FabricVisit, ASlowProcessIsWaitedFor) {
+  Child slow;
+  EXPECT_EQ(slow.ask("open 127.77.6.25"), "opened");
+  slow.stop();
+  std::jthread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    slow.signal(SIGCONT);
+  });
+  EXPECT_TRUE(FabricVisit::begin(address("127.77.6.25")));
+}
+
 TEST(FabricVisit, APortThatIsDownIsAPulledCable) {
   Child a;
   EXPECT_EQ(a.ask("open 127.77.6.5"), "opened");
