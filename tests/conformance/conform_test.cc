@@ -10,6 +10,7 @@
 #include "conformance/scenario.h"
 #include "conformance/sim_bench.h"
 #include "conformance/tester.h"
+#include "wire/packet.h"
 
 namespace verbena::conformance {
 namespace {
@@ -45,6 +46,40 @@ INSTANTIATE_TEST_SUITE_P(Rules, Conformance, testing::ValuesIn(scenario_files())
                            std::ranges::replace(name, '-', '_');
                            return name;
                          });
+
+/// A subject whose machine sends packets for others without an end.
+class NoisyBench final : public Bench {
+ public:
+  [[nodiscard]] Time now() override { return now_; }
+  void sleep(Duration duration) override { now_ += duration; }
+  [[nodiscard]] wire::Address address() const override { return {}; }
+  void send(Bytes, bool) override {}
+  [[nodiscard]] std::optional<std::vector<std::byte>> receive(Time) override {
+    now_ += std::chrono::microseconds(10);
+    wire::Packet packet;
+    packet.bth.opcode = wire::Opcode::kRcAcknowledge;
+    packet.bth.destination_qp = 2;
+    std::vector<std::byte> bytes(wire::encoded_size(packet));
+    wire::encode(packet, bytes);
+    return bytes;
+  }
+  [[nodiscard]] Result<std::string> ask(std::string_view) override { return "ok qpn=1"; }
+  [[nodiscard]] Duration silence() const override { return std::chrono::milliseconds(1); }
+  [[nodiscard]] Duration patience() const override { return std::chrono::milliseconds(1); }
+
+ private:
+  Time now_{};
+};
+
+TEST(Scenarios, PacketsForOthersAreNoAnswerAndEndNoWait) {
+  const auto scenarios = parse_scenarios(
+      "rule a: b\nscenario nothing for us\nqp rc\n< nothing\n"
+      "scenario no answer\nqp rc\n< RC_ACK\n");
+  ASSERT_TRUE(scenarios);
+  NoisyBench bench;
+  EXPECT_EQ(Tester(bench, 1).run((*scenarios)[0]).kind, Verdict::Kind::kPassed);
+  EXPECT_EQ(Tester(bench, 1).run((*scenarios)[1]).why, "line 7: nothing came");
+}
 
 TEST(Scenarios, AFileIsNamedAsItsRule) {
   for (const ScenarioFile& file : scenario_files()) {

@@ -121,12 +121,13 @@ std::optional<std::vector<std::byte>> LiveBench::receive(Time until) {
   for (;;) {
     std::array<wire::Segment, 1> segment;
     const Time at = now();
-    if (link_->receive(segment, at) != 0) {
-      if (segment[0].path.source != path_.destination || icrc_.filter(segment) == 0) continue;
+    const bool came = link_->receive(segment, at) != 0;
+    if (came && segment[0].path.source == path_.destination && icrc_.filter(segment) != 0) {
       const ConstBytes bytes = segment[0].datagram;
       return std::vector<std::byte>(bytes.begin(), bytes.end());
     }
     if (at >= until) return std::nullopt;
+    if (came) continue;
     const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(until - at).count();
     const timespec timeout{.tv_sec = static_cast<time_t>(left / 1'000'000'000),
                            .tv_nsec = static_cast<long>(left % 1'000'000'000)};
@@ -146,7 +147,9 @@ Result<std::string> LiveBench::ask(std::string_view line) {
   if (std::fgets(answer.data(), answer.size(), control_.get()) == nullptr)
     return fail(std::errc::broken_pipe, "the subject does not answer");
   std::string_view text = answer.data();
-  if (text.ends_with('\n')) text.remove_suffix(1);
+  if (!text.ends_with('\n'))
+    return fail(std::errc::protocol_error, "the subject's answer has no end");
+  text.remove_suffix(1);
   return std::string(text);
 }
 
