@@ -441,6 +441,7 @@ const NumberedReceives* Responder::named(const wire::Packet& packet) const {
 
 /// Finds what a request that is executed is for; the packets of a message are all for the same.
 bool Responder::find_target(const wire::Packet& packet) {
+  if (qp_.config().directory == nullptr) return true;
   if (message_ != Message::kNone && packet.xrceth.srq_number != target_srq_) return false;
   const NumberedReceives* const target = named(packet);
   if (target == nullptr) return false;

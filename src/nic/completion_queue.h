@@ -65,7 +65,7 @@ class CompletionQueue final : public engine::CompletionSink {
   [[nodiscard]] void* cookie() const { return member_.cookie; }
 
   // The NIC's notes.
-  std::uint32_t uses = 0;  ///< queue pairs that name it (under the NIC's object lock)
+  std::uint32_t uses = 0;  ///< queue pairs and XRC queues that name it (under the object lock)
   std::uint32_t home = 0;  ///< index of the shard where its queue pairs live
   /// Which shards complete to it: those that poll() drives, a bit each.
   std::atomic<std::uint64_t> shards{1};
