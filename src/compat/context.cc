@@ -15,9 +15,6 @@ int compat_query_port(ibv_context* context, std::uint8_t port_num, _compat_ibv_p
   return query_port(context, port_num, reinterpret_cast<ibv_port_attr*>(attr), kCompatPortAttrSize);
 }
 
-// ibv_close_xrcd is called without a check, although nobody can have a domain that is not there.
-int close_xrcd(ibv_xrcd* /*domain*/) { return EOPNOTSUPP; }
-
 void set_operations(verbs_context& context) {
   ibv_context_ops& ops = context.context.ops;
   ops._compat_query_device = &query_device;
@@ -37,7 +34,10 @@ void set_operations(verbs_context& context) {
   context.create_cq_ex = &create_cq_ex;
   context.create_srq_ex = &create_srq_ex;
   context.create_qp_ex = &create_qp_ex;
+  context.open_qp = &open_qp;
+  context.open_xrcd = &open_xrcd;
   context.close_xrcd = &close_xrcd;
+  context.get_srq_num = &get_srq_num;
 }
 
 Result<ibv_context*> open_device(Device& device) {

@@ -24,12 +24,15 @@ void destroy_leftovers(Context& context) {
   std::size_t stuck = 0;
   // Events that the program took and never acknowledged must not keep it here.
   while (Qp* qp = take_last(context, &Context::qps)) {
-    nic.acknowledge(qp->pair, qp->unacknowledged.exchange(0));
-    stuck += count(nic.destroy_qp(qp->pair).has_value());
+    nic.acknowledge(qp->pair, qp->unacknowledged.exchange(0), qp);
+    stuck += count(nic.destroy_qp(qp->pair, qp).has_value());
   }
   while (Srq* srq = take_last(context, &Context::srqs)) {
     nic.acknowledge(srq->queue, srq->unacknowledged.exchange(0));
     stuck += count(nic.destroy_srq(srq->queue).has_value());
+  }
+  while (Xrcd* xrcd = take_last(context, &Context::xrcds)) {
+    stuck += count(nic.close_domain(xrcd->domain).has_value());
   }
   while (Ah* ah = take_last(context, &Context::ahs)) {
     stuck += count(nic.destroy_ah(ah->address).has_value());

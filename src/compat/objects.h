@@ -12,6 +12,7 @@
 #include "compat/abi.h"
 #include "compat/process.h"
 #include "nic/nic.h"
+#include "nic/xrc_domain.h"
 
 /// The C objects that programs hold, each the head of ours: a program's `ibv_pd*` is a `Pd*`.
 ///
@@ -93,6 +94,14 @@ struct Cq : ibv_cq_ex {
 static_assert(offsetof(ibv_cq_ex, async_events_completed) ==
               offsetof(ibv_cq, async_events_completed));
 
+/// An XRC domain, as it was opened once.
+struct Xrcd : ibv_xrcd {
+  nic::XrcDomain* domain = nullptr;
+  std::list<Xrcd*>::iterator place{};
+
+  [[nodiscard]] static Xrcd& of(ibv_xrcd* domain) { return static_cast<Xrcd&>(*domain); }
+};
+
 /// A shared receive queue.
 struct Srq : ibv_srq {
   nic::Nic* nic = nullptr;
@@ -102,12 +111,14 @@ struct Srq : ibv_srq {
   std::atomic<std::uint32_t> unacknowledged{0};
   std::list<Srq*>::iterator place{};
 
+  [[nodiscard]] bool is_xrc() const { return nic->number(queue) != 0; }
   [[nodiscard]] static Srq& of(ibv_srq* srq) { return static_cast<Srq&>(*srq); }
 };
 
 struct WorkBuilder;
 
-/// A queue pair begins like an ibv_qp, and always has room for the extended interface.
+/// A queue pair begins like an ibv_qp, and always has room for the extended interface. An XRC_RECV
+/// queue pair may have several, each of which is a cookie of its own to the NIC.
 struct Qp : ibv_qp_ex {
   ~Qp();
 
@@ -144,6 +155,7 @@ struct Context : verbs_context {
   std::list<Ah*> ahs{};
   std::list<Channel*> channels{};
   std::list<Cq*> cqs{};
+  std::list<Xrcd*> xrcds{};
   std::list<Srq*> srqs{};
   std::list<Qp*> qps{};
 
@@ -207,6 +219,10 @@ int query_rt_values(ibv_context* context, ibv_values_ex* values) noexcept;
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) noexcept;
 ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) noexcept;
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) noexcept;
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) noexcept;
+ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr) noexcept;
+int close_xrcd(ibv_xrcd* domain) noexcept;
+int get_srq_num(ibv_srq* srq, std::uint32_t* number) noexcept;
 
 /// Destroys what a program left behind in a context, users before what they use. The C objects
 /// stay, since the program may still hold them.

@@ -51,7 +51,7 @@ ibv_device_attr describe_device(const nic::NicConfig& config) {
   attr.vendor_part_id = kVendorPartId;
   attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
                           IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE |
-                          IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+                          IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC;
   attr.atomic_cap = IBV_ATOMIC_HCA;
   attr.max_pkeys = kPkeyTableLength;
   attr.local_ca_ack_delay =

@@ -347,8 +347,6 @@ TEST(Unsupported, IsACleanError) {
   EXPECT_EQ(ibv_reg_dmabuf_mr(end.pd, 0, 0, 0, -1, 0), nullptr);
   ibv_ece ece{};
   EXPECT_EQ(ibv_query_ece(end.qp, &ece), EOPNOTSUPP);
-  ibv_xrcd_init_attr xrcd{};
-  EXPECT_EQ(ibv_open_xrcd(end.context, &xrcd), nullptr);
   ibv_td_init_attr td{};
   EXPECT_EQ(ibv_alloc_td(end.context, &td), nullptr);
   EXPECT_EQ(ibv_alloc_null_mr(end.pd), nullptr);

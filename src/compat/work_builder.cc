@@ -93,7 +93,6 @@ void wr_bind_mw(ibv_qp_ex* qp, ibv_mw* mw, std::uint32_t rkey, const ibv_mw_bind
 // Operations that check_send_operations() did not grant end the batch with an error.
 void refuse(ibv_qp_ex* qp) { Qp::of(qp).builder->error = EOPNOTSUPP; }
 void wr_send_tso(ibv_qp_ex* qp, void*, std::uint16_t, std::uint16_t) { refuse(qp); }
-void wr_set_xrc_srqn(ibv_qp_ex* qp, std::uint32_t) { refuse(qp); }
 void wr_atomic_write(ibv_qp_ex* qp, std::uint32_t, std::uint64_t, const void*) { refuse(qp); }
 
 void wr_set_ud_addr(ibv_qp_ex* qp, ibv_ah* ah, std::uint32_t remote_qpn,
@@ -103,6 +102,13 @@ void wr_set_ud_addr(ibv_qp_ex* qp, ibv_ah* ah, std::uint32_t remote_qpn,
   if (const int error = set_target(made->request, ah, remote_qpn, remote_qkey); error != 0) {
     Qp::of(qp).builder->error = error;
   }
+}
+
+void wr_set_xrc_srqn(ibv_qp_ex* qp, std::uint32_t remote_srqn) {
+  Pending* const made = current(qp);
+  if (made == nullptr) return;
+  if (const int error = set_remote_srq(made->request, remote_srqn); error != 0)
+    Qp::of(qp).builder->error = error;
 }
 
 void wr_set_sge_list(ibv_qp_ex* qp, std::size_t count, const ibv_sge* list) {
@@ -208,9 +214,10 @@ Result<void> check_send_operations(std::uint32_t type, std::uint64_t operations)
     return fail(std::errc::operation_not_supported,
                 "a send operation that this device does not have");
   }
-  const std::uint64_t known = type == IBV_QPT_UD   ? kUdOperations
-                              : type == IBV_QPT_UC ? kUcOperations
-                                                   : kRcOperations;
+  const std::uint64_t known = type == IBV_QPT_UD         ? kUdOperations
+                              : type == IBV_QPT_UC       ? kUcOperations
+                              : type == IBV_QPT_XRC_RECV ? 0
+                                                         : kRcOperations;
   if ((operations & ~known) != 0)
     return fail(std::errc::invalid_argument, "a send operation that the type does not have");
   return {};

@@ -3,6 +3,8 @@
 
 #include <cerrno>
 
+#include "wire/headers.h"
+
 namespace verbena::compat {
 namespace {
 
@@ -32,7 +34,8 @@ constexpr std::uint32_t kRcOpcodes = kUcOpcodes | bit(IBV_WR_SEND_WITH_INV) |
 
 constexpr std::uint32_t opcodes_of(ibv_qp_type type) {
   switch (type) {
-    case IBV_QPT_RC: return kRcOpcodes;
+    case IBV_QPT_RC:
+    case IBV_QPT_XRC_SEND: return kRcOpcodes;
     case IBV_QPT_UC: return kUcOpcodes;
     case IBV_QPT_UD: return kUdOpcodes;
     default: return 0;
@@ -60,6 +63,12 @@ int set_target(engine::SendRequest& request, ibv_ah* ah, std::uint32_t remote_qp
   request.target.path = Ah::of(ah).address->path;
   request.target.qp_number = remote_qpn;
   request.target.qkey = remote_qkey;
+  return 0;
+}
+
+int set_remote_srq(engine::SendRequest& request, std::uint32_t number) {
+  if (number > wire::kMask24) return EINVAL;
+  request.remote_srq = number;
   return 0;
 }
 

@@ -14,7 +14,7 @@ constexpr std::uint8_t kPacketTypeIpv6 = 0x9;
 }  // namespace
 
 DatagramReceiver::DatagramReceiver(Core& core, QueuePair& qp) : core_(core), qp_(qp) {
-  receive_.pieces.reserve(qp.config().receives->max_pieces());
+  if (qp.config().type == QpType::kUd) receive_.pieces.reserve(qp.config().receives->max_pieces());
 }
 
 void DatagramReceiver::handle(const wire::Packet& packet, const wire::Segment& segment) {

@@ -48,6 +48,27 @@ class ReceiveSource {
   ~ReceiveSource() = default;
 };
 
+/// A shared receive queue that XRC requests name by a number: with it come the completion queue for
+/// what is received there, and the protection domain that the requests' keys must be of.
+struct NumberedReceives {
+  ReceiveSource* receives = nullptr;
+  CompletionSink* completions = nullptr;
+  std::uint32_t pd = 0;
+};
+
+/// The shared receive queues that the targets of an XRC domain can reach.
+class ReceiveDirectory {
+ public:
+  /// Null for a number that is not in the domain. Called with the shard held, for each request.
+  [[nodiscard]] virtual const NumberedReceives* find(std::uint32_t number) const = 0;
+
+ protected:
+  ReceiveDirectory() = default;
+  ReceiveDirectory(const ReceiveDirectory&) = default;
+  ReceiveDirectory& operator=(const ReceiveDirectory&) = default;
+  ~ReceiveDirectory() = default;
+};
+
 /// A queue pair's own receive queue: bounded, single consumer. Posters are serialised by their own
 /// lock, as for SendQueue.
 class ReceiveQueue final : public ReceiveSource {

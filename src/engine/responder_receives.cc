@@ -12,7 +12,7 @@ namespace verbena::engine {
 /// packet again later.
 bool Responder::take_receive() {
   if (receive_taken_) return true;
-  if (qp_.config().receives->take(receive_) == ReceiveSource::Taken::kYes) {
+  if (target_.receives->take(receive_) == ReceiveSource::Taken::kYes) {
     receive_taken_ = true;
     return true;
   }
@@ -31,6 +31,7 @@ void Responder::complete_receive(const wire::Packet& packet, CompletionOpcode op
   const wire::OpcodeInfo& info = packet.info();
   receive_taken_ = false;
   qp_.complete_receive(
+      *target_.completions,
       {.id = receive_.id,
        .opcode = opcode,
        .byte_count = bytes,
@@ -46,6 +47,7 @@ void Responder::fail_receive(Status status) {
   if (!receive_taken_) return;
   receive_taken_ = false;
   qp_.complete_receive(
+      *target_.completions,
       {.id = receive_.id, .status = status, .qp_number = qp_.config().number, .solicited = true});
 }
 
@@ -68,10 +70,17 @@ void Responder::refuse(wire::NakCode code, Status receive_status) {
   refuse_at(expected_psn_, code, receive_status);
 }
 
+void Responder::forget(const ReceiveSource& receives) {
+  if (target_.receives != &receives) return;
+  target_ = own_;
+  message_ = Message::kNone;
+  receive_taken_ = false;
+}
+
 void Responder::flush() {
   message_ = Message::kNone;
   fail_receive(Status::kFlushError);
-  if (qp_.config().receives->shared()) return;  // they stay for others
+  if (qp_.shares_receives()) return;  // they stay for others
   if (mutant(Mutant::kFlushSkipsReceives)) return;
   while (qp_.config().receives->take(receive_) == ReceiveSource::Taken::kYes) {
     receive_taken_ = true;

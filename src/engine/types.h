@@ -8,7 +8,13 @@
 /// that the C ABI is a cast.
 namespace verbena::engine {
 
-enum class QpType : std::uint8_t { kRc = 2, kUc = 3, kUd = 4 };
+enum class QpType : std::uint8_t {
+  kRc = 2,
+  kUc = 3,
+  kUd = 4,
+  kXrcSend = 9,      ///< initiator: an RC queue pair that sends only
+  kXrcReceive = 10,  ///< target: one that receives only, into the shared queues that requests name
+};
 
 enum class QpState : std::uint8_t { kReset, kInit, kRtr, kRts, kSqd, kSqe, kErr };
 

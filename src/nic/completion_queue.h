@@ -65,10 +65,13 @@ class CompletionQueue final : public engine::CompletionSink {
   [[nodiscard]] void* cookie() const { return member_.cookie; }
 
   // The NIC's notes.
-  std::uint32_t uses = 0;  ///< queue pairs that name it (under the NIC's object lock)
+  std::uint32_t uses = 0;  ///< queue pairs and XRC queues that name it (under the object lock)
   std::uint32_t home = 0;  ///< index of the shard where its queue pairs live
   /// Which shards complete to it: those that poll() drives, a bit each.
   std::atomic<std::uint64_t> shards{1};
+  void complete_from(std::uint32_t shard) {
+    shards.fetch_or(std::uint64_t{1} << shard, std::memory_order_relaxed);
+  }
   /// Polls that found something without driving, since the last that drove.
   std::atomic<std::uint32_t> undriven{0};
 

@@ -31,7 +31,9 @@ Nic::Impl::Impl(Host& the_host, const NicConfig& the_config,
       channels("completion channels", the_config.limits.max_cq),
       cqs("completion queues", the_config.limits.max_cq),
       srqs("shared receive queues", the_config.limits.max_srq),
-      qps("queue pairs", the_config.limits.max_qp) {}
+      qps("queue pairs", the_config.limits.max_qp),
+      domains("XRC domains", the_config.limits.max_pd),
+      next_srq_number(static_cast<std::uint32_t>(the_host.random())) {}
 
 // Called with a shard held, so neither a shard nor the object lock is taken here.
 void Nic::Impl::overrun(CompletionQueue& cq) {

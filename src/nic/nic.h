@@ -25,6 +25,8 @@ class CompletionQueue;
 class CompletionChannel;
 class QueuePair;
 class SharedReceiveQueue;
+struct XrcDomain;
+struct XrcDomainInit;
 
 /// The objects of a software RNIC and the calls that work on them: what ibv_* functions are made
 /// of. Threads that poll or post drive the NIC themselves (`nic.md`, Progress); the host does the
@@ -106,6 +108,13 @@ class Nic {
   /// only later ones.
   [[nodiscard]] Result<void> arm(CompletionQueue* cq, bool solicited_only);
 
+  /// Opens the domain of a file, or makes one. resource_unavailable_try_again when there is none
+  /// for the file and none may be made, invalid_argument when there is one and it must be new. A
+  /// domain is known to this NIC only.
+  [[nodiscard]] Result<XrcDomain*> open_domain(const XrcDomainInit& init);
+  /// device_or_resource_busy while something is there that was made through it.
+  [[nodiscard]] Result<void> close_domain(XrcDomain* domain);
+
   [[nodiscard]] Result<SharedReceiveQueue*> create_srq(SrqInit& init, void* cookie);
   /// Sets what is given: another size, which must hold what is posted, and a limit, at most the
   /// size. Nothing changes on an error.
@@ -114,15 +123,22 @@ class Nic {
                                         std::optional<std::uint32_t> limit);
   [[nodiscard]] SrqAttributes query_srq(const SharedReceiveQueue* srq) const;
   [[nodiscard]] Result<void> destroy_srq(SharedReceiveQueue* srq);
+  /// By which XRC requests name it; 0 for a basic one.
+  [[nodiscard]] std::uint32_t number(const SharedReceiveQueue* srq) const;
   void acknowledge(SharedReceiveQueue* srq, std::uint32_t events);
 
   [[nodiscard]] Result<QueuePair*> create_qp(QpInit& init, void* cookie);
-  [[nodiscard]] Result<void> destroy_qp(QueuePair* qp);
+  /// Opens an XRC_RECV queue pair of the domain once more, so that its events are told with this
+  /// cookie too. invalid_argument when the domain has none of that number.
+  [[nodiscard]] Result<QueuePair*> open_qp(XrcDomain* domain, std::uint32_t number, void* cookie);
+  /// Closes what was opened with `cookie`, which only a queue pair that was opened again needs;
+  /// with the last opening the queue pair goes.
+  [[nodiscard]] Result<void> destroy_qp(QueuePair* qp, const void* cookie = nullptr);
   [[nodiscard]] Result<void> modify_qp(QueuePair* qp, const engine::QpAttributes& attributes,
                                        std::uint32_t mask);
   [[nodiscard]] engine::QpAttributes query_qp(QueuePair* qp) const;
   [[nodiscard]] std::uint32_t number(const QueuePair* qp) const;
-  void acknowledge(QueuePair* qp, std::uint32_t events);
+  void acknowledge(QueuePair* qp, std::uint32_t events, const void* cookie = nullptr);
 
   /// Posts without driving; ring() after the last one of a call tells the shard. What went before a
   /// failure stays posted.

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "engine/key_table.h"
@@ -17,6 +19,7 @@
 #include "nic/queue_pair.h"
 #include "nic/shard.h"
 #include "nic/shared_receive_queue.h"
+#include "nic/xrc_domain.h"
 
 namespace verbena::nic {
 
@@ -24,7 +27,7 @@ namespace verbena::nic {
 struct Nic::Impl final : OverrunListener {
   Impl(Host& the_host, const NicConfig& the_config, std::unique_ptr<Notifier> async_notifier);
 
-  [[nodiscard]] Shard& shard_of(const QueuePair& qp) { return *shards[qp.send_cq()->home]; }
+  [[nodiscard]] Shard& shard_of(const QueuePair& qp) { return *shards[qp.home()]; }
   /// Calls `drive` for each shard that completes to a queue, in order.
   template <typename Drive>
   void for_shards_of(const CompletionQueue& cq, Drive&& drive) {
@@ -46,6 +49,12 @@ struct Nic::Impl final : OverrunListener {
                                               std::uint32_t mask) const;
   [[nodiscard]] Result<void> check_init(const QpInit& init) const;
   [[nodiscard]] Result<void> check_srq_size(std::uint32_t max_wr) const;
+
+  void close(QueuePair& qp, QueuePair::Opening& opening);
+  /// Gives an XRC receive queue its number, under which the domain's targets find it from now on.
+  [[nodiscard]] Result<void> enter_domain(SharedReceiveQueue& srq);
+  /// No target takes from it any more.
+  void leave_domain(SharedReceiveQueue& srq);
 
   void overrun(CompletionQueue& cq) override;
 
@@ -70,6 +79,10 @@ struct Nic::Impl final : OverrunListener {
   ObjectTable<CompletionQueue> cqs;
   ObjectTable<SharedReceiveQueue> srqs;
   ObjectTable<QueuePair> qps;
+  ObjectTable<XrcDomain> domains;
+  std::map<FileIdentity, std::weak_ptr<XrcReceives>> shared_domains;  ///< those that are open
+  std::set<std::uint32_t> srq_numbers;
+  std::uint32_t next_srq_number;  ///< the low bits to try next
 
   std::vector<std::unique_ptr<Shard>> shards;  ///< last: their engines point to all of the above
 };

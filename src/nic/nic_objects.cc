@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "nic/nic.h"
 #include "nic/nic_impl.h"
@@ -28,6 +29,19 @@ constexpr std::uint64_t kTop = std::numeric_limits<std::uint64_t>::max();
   const bool remote = (access & (engine::kRemoteWrite | engine::kRemoteAtomic)) != 0;
   if (!remote || (access & engine::kLocalWrite) != 0) return {};
   return fail(std::errc::invalid_argument, "remote write and atomics need local write");
+}
+
+/// The counts of what a queue pair uses.
+[[nodiscard]] std::vector<std::uint32_t*> uses_of(const QueuePair& qp) {
+  std::vector<std::uint32_t*> uses;
+  const auto add = [&](auto* used) {
+    if (used != nullptr) uses.push_back(&used->uses);
+  };
+  add(qp.pd());
+  add(qp.send_cq());
+  add(qp.receive_cq());
+  add(qp.srq());
+  return uses;
 }
 
 [[nodiscard]] bool is_path_mtu(std::uint32_t mtu) {
@@ -82,8 +96,12 @@ Result<void> Nic::Impl::check_attributes(const engine::QpAttributes& attributes,
 Result<void> Nic::Impl::check_init(const QpInit& init) const {
   const auto refuse = [](const char* why) { return fail(std::errc::invalid_argument, why); };
   const Limits& limits = config.limits;
+  if ((init.type == engine::QpType::kXrcReceive) != (init.domain != nullptr))
+    return refuse("an XRC_RECV queue pair, and no other, needs an XRC domain");
+  if (init.domain != nullptr) return {};
   if (init.pd == nullptr) return refuse("a queue pair needs a protection domain");
-  if (init.send_cq == nullptr || init.receive_cq == nullptr) {
+  const bool receives = init.type != engine::QpType::kXrcSend;
+  if (init.send_cq == nullptr || (receives && init.receive_cq == nullptr)) {
     return refuse("a queue pair needs two completion queues");
   }
   if (init.max_send_wr > limits.max_qp_wr || init.max_receive_wr > limits.max_qp_wr) {
@@ -234,7 +252,7 @@ Result<void> Nic::resize_cq(CompletionQueue* cq, std::uint32_t capacity) {
 Result<void> Nic::destroy_cq(CompletionQueue* cq) {
   {
     const std::scoped_lock lock(impl_->objects_mutex);
-    if (cq->uses > 0) return busy("queue pairs use the completion queue");
+    if (cq->uses > 0) return busy("queue pairs or XRC receive queues use the completion queue");
     cq->silence();
     impl_->async_events.purge(cq->ledger());
   }
@@ -264,7 +282,10 @@ Result<SharedReceiveQueue*> Nic::create_srq(SrqInit& init, void* cookie) {
     return fail(std::errc::invalid_argument, "more scatter entries than max_srq_sge");
   const std::scoped_lock lock(impl_->objects_mutex);
   VERBENA_TRY(impl_->srqs.check_room());
+  if (init.domain != nullptr && init.cq == nullptr)
+    return fail(std::errc::invalid_argument, "an XRC receive queue needs a completion queue");
   auto srq = std::make_unique<SharedReceiveQueue>(init, cookie, impl_->async_events);
+  if (srq->domain() != nullptr) VERBENA_TRY(impl_->enter_domain(*srq));
   init.max_sge = srq->max_pieces();
   ++init.pd->uses;
   return impl_->srqs.insert(std::move(srq));
@@ -286,6 +307,7 @@ Result<void> Nic::destroy_srq(SharedReceiveQueue* srq) {
   {
     const std::scoped_lock lock(impl_->objects_mutex);
     if (srq->uses > 0) return busy("queue pairs use the shared receive queue");
+    if (srq->domain() != nullptr) impl_->leave_domain(*srq);
     impl_->async_events.purge(srq->ledger());
   }
   VERBENA_TRY(srq->ledger().settle(impl_->host));
@@ -307,39 +329,50 @@ Result<QueuePair*> Nic::create_qp(QpInit& init, void* cookie) {
   VERBENA_TRY(impl_->qps.check_room());
   auto made = std::make_unique<QueuePair>(init, cookie);
   QueuePair& qp = *made;
-  init.receive_cq->shards.fetch_or(std::uint64_t{1} << init.send_cq->home,
-                                   std::memory_order_relaxed);
+  if (init.receive_cq != nullptr) init.receive_cq->complete_from(qp.home());
   VERBENA_TRY(impl_->shard_of(qp).add(qp, impl_->host.now()));
-  ++init.pd->uses;
-  ++init.send_cq->uses;
-  ++init.receive_cq->uses;
-  if (init.srq != nullptr) ++init.srq->uses;
-  init.max_send_wr = qp.send_queue().capacity();
-  init.max_send_sge = qp.send_queue().max_pieces();
-  init.max_inline = qp.send_queue().max_inline();
-  init.max_receive_wr = init.srq != nullptr ? 0 : qp.receive_queue().capacity();
-  init.max_receive_sge = init.srq != nullptr ? 0 : qp.receive_queue().max_pieces();
+  for (std::uint32_t* uses : uses_of(qp)) ++*uses;
+  if (init.domain != nullptr) ++init.domain->uses;
+  const bool sends = init.domain == nullptr;
+  const bool receives = sends && init.receive_cq != nullptr && init.srq == nullptr;
+  init.max_send_wr = sends ? qp.send_queue().capacity() : 0;
+  init.max_send_sge = sends ? qp.send_queue().max_pieces() : 0;
+  init.max_inline = sends ? qp.send_queue().max_inline() : 0;
+  init.max_receive_wr = receives ? qp.receive_queue().capacity() : 0;
+  init.max_receive_sge = receives ? qp.receive_queue().max_pieces() : 0;
   return impl_->qps.insert(std::move(made));
 }
 
-Result<void> Nic::destroy_qp(QueuePair* qp) {
+Result<void> Nic::destroy_qp(QueuePair* qp, const void* cookie) {
+  const auto opening = qp->opening(cookie);
   {
     const std::scoped_lock lock(impl_->objects_mutex);
-    if (qp->transport != nullptr) {
-      impl_->shard_of(*qp).remove(*qp, impl_->host.now());
-      qp->send_cq()->purge(qp->number);
-      qp->receive_cq()->purge(qp->number);
-      impl_->async_events.purge(qp->ledger());
-      --qp->send_cq()->uses;
-      --qp->receive_cq()->uses;
-      if (qp->srq() != nullptr) --qp->srq()->uses;
-      --qp->pd()->uses;
-    }
+    if (!opening->closing) impl_->close(*qp, *opening);
   }
-  VERBENA_TRY(qp->ledger().settle(impl_->host));
+  VERBENA_TRY(opening->ledger.settle(impl_->host));
   const std::scoped_lock lock(impl_->objects_mutex);
-  impl_->qps.erase(qp);
+  const auto erase = [&] { qp->openings().erase(opening); };
+  if (qp->transport != nullptr) {
+    impl_->shard_of(*qp).run(impl_->host.now(), erase);
+  } else {
+    erase();
+  }
+  if (qp->openings().empty()) impl_->qps.erase(qp);
   return {};
+}
+
+/// What belongs to an opening ends, and with the last one the transport.
+void Nic::Impl::close(QueuePair& qp, QueuePair::Opening& opening) {
+  if (std::ranges::count(qp.openings(), false, &QueuePair::Opening::closing) == 1) {
+    shard_of(qp).remove(qp, host.now());
+    qp.purge();
+    for (std::uint32_t* uses : uses_of(qp)) --*uses;
+    opening.closing = true;
+  } else {
+    shard_of(qp).run(host.now(), [&] { opening.closing = true; });
+  }
+  async_events.purge(opening.ledger);
+  if (opening.domain != nullptr) --opening.domain->uses;
 }
 
 Result<void> Nic::modify_qp(QueuePair* qp, const engine::QpAttributes& attributes,
@@ -358,6 +391,8 @@ engine::QpAttributes Nic::query_qp(QueuePair* qp) const {
 
 std::uint32_t Nic::number(const QueuePair* qp) const { return qp->number; }
 
-void Nic::acknowledge(QueuePair* qp, std::uint32_t events) { qp->ledger().acknowledge(events); }
+void Nic::acknowledge(QueuePair* qp, std::uint32_t events, const void* cookie) {
+  qp->opening(cookie)->ledger.acknowledge(events);
+}
 
 }  // namespace verbena::nic

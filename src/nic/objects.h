@@ -10,6 +10,7 @@ namespace verbena::nic {
 
 class CompletionQueue;
 class SharedReceiveQueue;
+struct XrcDomain;
 
 struct ProtectionDomain {
   std::uint32_t number = 0;
@@ -32,13 +33,15 @@ struct AddressHandle {
   wire::Path path{};
 };
 
-/// What a queue pair is made with (ibv_qp_init_attr); the granted sizes come back in it.
+/// What a queue pair is made with (ibv_qp_init_attr); the granted sizes come back in it. An
+/// XRC_RECV queue pair has a domain and nothing else of this, an XRC_SEND one no receives.
 struct QpInit {
   engine::QpType type = engine::QpType::kRc;
   ProtectionDomain* pd = nullptr;
   CompletionQueue* send_cq = nullptr;
   CompletionQueue* receive_cq = nullptr;
   SharedReceiveQueue* srq = nullptr;  ///< where receives come from; null: a queue of its own
+  XrcDomain* domain = nullptr;        ///< XRC_RECV
   std::uint32_t max_send_wr = 0;
   std::uint32_t max_receive_wr = 0;
   std::uint32_t max_send_sge = 0;
@@ -50,6 +53,8 @@ struct QpInit {
 /// What a shared receive queue is made with (ibv_srq_init_attr); the granted sizes come back in it.
 struct SrqInit {
   ProtectionDomain* pd = nullptr;
+  XrcDomain* domain = nullptr;    ///< null: a basic one
+  CompletionQueue* cq = nullptr;  ///< with a domain: for what is received into it
   std::uint32_t max_wr = 0;
   std::uint32_t max_sge = 0;
 };

@@ -8,6 +8,8 @@ namespace verbena::nic {
 
 SharedReceiveQueue::SharedReceiveQueue(const SrqInit& init, void* cookie, AsyncEvents& events)
     : pd_(init.pd),
+      domain_(init.domain),
+      cq_(init.cq),
       max_sge_(std::max(init.max_sge, 1U)),
       cookie_(cookie),
       events_(events),

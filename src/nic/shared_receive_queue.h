@@ -40,14 +40,20 @@ class SharedReceiveQueue final : public engine::ReceiveSource {
   void clear() override {}
 
   [[nodiscard]] ProtectionDomain* pd() const { return pd_; }
+  /// Of an XRC queue: its domain, its completion queue; null for a basic one.
+  [[nodiscard]] XrcDomain* domain() const { return domain_; }
+  [[nodiscard]] CompletionQueue* cq() const { return cq_; }
   [[nodiscard]] EventLedger& ledger() { return ledger_; }
 
-  std::uint32_t uses = 0;  ///< queue pairs that take from it (under the NIC's object lock)
+  std::uint32_t uses = 0;    ///< queue pairs that take from it (under the NIC's object lock)
+  std::uint32_t number = 0;  ///< of an XRC queue, given by the NIC
 
  private:
   [[nodiscard]] std::unique_ptr<engine::ReceiveQueue> make_queue(std::uint32_t max_wr) const;
 
   ProtectionDomain* pd_;
+  XrcDomain* domain_;
+  CompletionQueue* cq_;
   std::uint32_t max_sge_;
   void* cookie_;
   AsyncEvents& events_;
