@@ -38,6 +38,9 @@ void set_operations(verbs_context& context) {
   context.create_srq_ex = &create_srq_ex;
   context.create_qp_ex = &create_qp_ex;
   context.close_xrcd = &close_xrcd;
+  context.alloc_dm = &alloc_dm;
+  context.free_dm = &free_dm;
+  context.reg_dm_mr = &reg_dm_mr;
 }
 
 Result<ibv_context*> open_device(Device& device) {

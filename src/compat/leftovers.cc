@@ -47,6 +47,7 @@ void destroy_leftovers(Context& context) {
   while (Mr* mr = take_last(context, &Context::mrs)) {
     stuck += count(nic.deregister_memory(mr->region).has_value());
   }
+  while (Dm* dm = take_last(context, &Context::dms)) dm->memory.reset();
   while (Pd* pd = take_last(context, &Context::pds)) {
     stuck += count(nic.dealloc_pd(pd->domain).has_value());
   }

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "compat/abi.h"
 #include "compat/process.h"
+#include "nic/device_memory.h"
 #include "nic/nic.h"
 
 /// The C objects that programs hold, each the head of ours: a program's `ibv_pd*` is a `Pd*`.
@@ -55,6 +56,14 @@ struct Mw : ibv_mw {
   std::list<Mw*>::iterator place{};
 
   [[nodiscard]] static Mw& of(ibv_mw* mw) { return static_cast<Mw&>(*mw); }
+};
+
+struct Dm : ibv_dm {
+  std::shared_ptr<nic::DeviceMemory> memory{};
+  std::uint32_t generation = 0;  ///< of the process that allocated it
+  std::list<Dm*>::iterator place{};
+
+  [[nodiscard]] static Dm& of(ibv_dm* dm) { return static_cast<Dm&>(*dm); }
 };
 
 struct Ah : ibv_ah {
@@ -141,6 +150,7 @@ struct Context : verbs_context {
   std::list<Pd*> pds{};
   std::list<Mr*> mrs{};
   std::list<Mw*> mws{};
+  std::list<Dm*> dms{};
   std::list<Ah*> ahs{};
   std::list<Channel*> channels{};
   std::list<Cq*> cqs{};
@@ -198,6 +208,10 @@ int req_notify_cq(ibv_cq* cq, int solicited_only) noexcept;
 ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) noexcept;
 int dealloc_mw(ibv_mw* mw) noexcept;
 int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) noexcept;
+ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr) noexcept;
+int free_dm(ibv_dm* dm) noexcept;
+ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, std::uint64_t offset, std::size_t length,
+                  unsigned int access) noexcept;
 int query_port(ibv_context* context, std::uint8_t port_num, ibv_port_attr* attr,
                std::size_t size) noexcept;
 int query_device(ibv_context* context, ibv_device_attr* attr) noexcept;

@@ -143,6 +143,7 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
     all.completion_timestamp_mask = ~std::uint64_t{0};
     all.hca_core_clock = kClockKilohertz;
     all.phys_port_cnt_ex = kPort;
+    all.max_dm_size = ours.nic->config().limits.max_dm_size;
     write_sized(attr, size, all);
     return {};
   });

@@ -23,6 +23,8 @@ namespace verbena::nic {
 
 class CompletionQueue;
 class CompletionChannel;
+class DeviceMemory;
+class DeviceMemoryPool;
 class QueuePair;
 class SharedReceiveQueue;
 
@@ -70,6 +72,13 @@ class Nic {
   [[nodiscard]] Result<MemoryRegion*> register_memory(ProtectionDomain* pd, std::byte* base,
                                                       std::uint64_t length, std::uint64_t address,
                                                       std::uint32_t access);
+  /// Registers some of the device's own memory, whose first byte then has address 0. As
+  /// register_memory(); invalid_argument for bytes that it does not have.
+  [[nodiscard]] Result<MemoryRegion*> register_memory(ProtectionDomain* pd, DeviceMemory& memory,
+                                                      std::uint64_t offset, std::uint64_t length,
+                                                      std::uint32_t access);
+  /// The device's own memory.
+  [[nodiscard]] DeviceMemoryPool& device_memory();
   /// Other rights, or another protection domain, under the same key. As register_memory();
   /// device_or_resource_busy while windows are bound to it.
   [[nodiscard]] Result<void> change_memory(MemoryRegion* region, ProtectionDomain* pd,

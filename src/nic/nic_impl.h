@@ -11,6 +11,7 @@
 #include "nic/async_events.h"
 #include "nic/completion_channel.h"
 #include "nic/completion_queue.h"
+#include "nic/device_memory.h"
 #include "nic/nic.h"
 #include "nic/object_table.h"
 #include "nic/poll_state.h"
@@ -53,6 +54,7 @@ struct Nic::Impl final : OverrunListener {
   NicConfig config;
   engine::KeyTable keys;
   AsyncEvents async_events;
+  DeviceMemoryPool device_memory;
   PollState poll_state;
   std::function<void()> wake;  ///< set before the first object is made
 

@@ -9,6 +9,7 @@
 namespace verbena::nic {
 
 class CompletionQueue;
+class DeviceMemory;
 class SharedReceiveQueue;
 
 struct ProtectionDomain {
@@ -20,6 +21,7 @@ struct MemoryRegion {
   ProtectionDomain* pd = nullptr;
   std::uint32_t key = 0;  ///< lkey and rkey
   std::uint64_t length = 0;
+  DeviceMemory* device = nullptr;  ///< what it is registered on; null: the program's memory
 };
 
 struct MemoryWindow {

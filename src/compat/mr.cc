@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protection domains and memory regions: ibv_alloc_pd(3), ibv_reg_mr(3), ibv_rereg_mr(3).
+// Memory regions: ibv_reg_mr(3), ibv_rereg_mr(3).
+#include "compat/mr.h"
+
 #include "compat/errno.h"
 #include "compat/fault_signals.h"
 #include "compat/memory_check.h"
@@ -22,35 +24,6 @@ constexpr unsigned kGranted = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                               IBV_ACCESS_MW_BIND;
 constexpr unsigned kHints = unsigned{IBV_ACCESS_HUGETLB} | IBV_ACCESS_OPTIONAL_RANGE;
 
-Result<ibv_pd*> alloc_pd(ibv_context* context) {
-  Context& ours = *VERBENA_TRY(alive(context));
-  auto pd = std::make_unique<Pd>();
-  pd->context = context;
-  pd->domain = VERBENA_TRY(ours.nic->alloc_pd());
-  pd->handle = pd->domain->number;
-  enter(ours, &Context::pds, *pd);
-  return pd.release();
-}
-
-Result<void> dealloc_pd(Pd& pd) {
-  Context& ours = *VERBENA_TRY(alive(pd.context));
-  VERBENA_TRY(ours.nic->dealloc_pd(pd.domain));
-  leave(ours, &Context::pds, pd);
-  delete &pd;
-  return {};
-}
-
-Result<std::uint32_t> check_access(unsigned int access) {
-  if ((access & IBV_ACCESS_ON_DEMAND) != 0) {
-    return fail(std::errc::operation_not_supported,
-                "on-demand paging is not reported as a capability");
-  }
-  if ((access & ~(kGranted | kHints | IBV_ACCESS_ZERO_BASED)) != 0) {
-    return fail(std::errc::invalid_argument, "unknown access flag");
-  }
-  return access & kGranted;
-}
-
 Result<nic::MemoryRegion*> register_region(Context& context, Pd& pd, void* address,
                                            std::size_t length, std::uint64_t iova,
                                            unsigned int access) {
@@ -71,15 +44,11 @@ Result<ibv_mr*> reg_mr(ibv_pd* c_pd, void* address, std::size_t length, std::uin
   if ((access & IBV_ACCESS_ZERO_BASED) != 0) iova = 0;
   auto mr = std::make_unique<Mr>();
   mr->region = VERBENA_TRY(register_region(ours, Pd::of(c_pd), address, length, iova, access));
-  mr->context = c_pd->context;
-  mr->pd = c_pd;
   mr->addr = address;
   mr->length = length;
-  mr->lkey = mr->rkey = mr->handle = mr->region->key;
   mr->iova = iova;
   mr->access = access;
-  enter(ours, &Context::mrs, *mr);
-  return mr.release();
+  return give_out(std::move(mr), c_pd);
 }
 
 Result<void> dereg_mr(Mr& mr) {
@@ -109,7 +78,10 @@ Result<void> rereg_mr(Mr& mr, int flags, ibv_pd* pd, void* address, std::size_t 
     mr.access = new_access;
     return {};
   }
-  const auto new_iova = reinterpret_cast<std::uintptr_t>(address);
+  if (mr.region->device != nullptr)
+    return fail(std::errc::invalid_argument, "a region on device memory stays there");
+  const std::uint64_t new_iova =
+      (new_access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : reinterpret_cast<std::uintptr_t>(address);
   nic::MemoryRegion* const region =
       VERBENA_TRY(register_region(ours, Pd::of(new_pd), address, length, new_iova, new_access));
   if (auto done = ours.nic->deregister_memory(mr.region); !done) {
@@ -128,14 +100,23 @@ Result<void> rereg_mr(Mr& mr, int flags, ibv_pd* pd, void* address, std::size_t 
 
 }  // namespace
 
-VERBENA_EXPORT ibv_pd* ibv_alloc_pd(ibv_context* context) {
-  if (!is_ours(context)) return real::call<"ibv_alloc_pd">(&ibv_alloc_pd, context);
-  return pointer_of("ibv_alloc_pd", [&] { return alloc_pd(context); });
+Result<std::uint32_t> check_access(unsigned int access) {
+  if ((access & IBV_ACCESS_ON_DEMAND) != 0) {
+    return fail(std::errc::operation_not_supported,
+                "on-demand paging is not reported as a capability");
+  }
+  if ((access & ~(kGranted | kHints | IBV_ACCESS_ZERO_BASED)) != 0) {
+    return fail(std::errc::invalid_argument, "unknown access flag");
+  }
+  return access & kGranted;
 }
 
-VERBENA_EXPORT int ibv_dealloc_pd(ibv_pd* pd) {
-  if (!is_ours(pd->context)) return real::call<"ibv_dealloc_pd">(&ibv_dealloc_pd, pd);
-  return status_of("ibv_dealloc_pd", [&] { return dealloc_pd(Pd::of(pd)); });
+ibv_mr* give_out(std::unique_ptr<Mr> mr, ibv_pd* pd) {
+  mr->context = pd->context;
+  mr->pd = pd;
+  mr->lkey = mr->rkey = mr->handle = mr->region->key;
+  enter(Context::of(pd->context), &Context::mrs, *mr);
+  return mr.release();
 }
 
 VERBENA_EXPORT ibv_mr* ibv_reg_mr(ibv_pd* pd, void* addr, size_t length, int access) {
