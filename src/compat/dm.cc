@@ -23,16 +23,8 @@ int memcpy_from_dm(void* to, ibv_dm* dm, std::uint64_t offset, std::size_t lengt
 Result<ibv_dm*> allocate(ibv_context* context, const ibv_alloc_dm_attr& attr) {
   Context& ours = Context::of(context);
   if (attr.comp_mask != 0) return fail(std::errc::invalid_argument, "unknown comp_mask");
-  auto dm = std::make_unique<Dm>();
-  dm->memory = VERBENA_TRY(ours.nic->device_memory().allocate(attr.length, attr.log_align_req));
-  dm->generation = process_generation();
-  dm->context = context;
-  dm->memcpy_to_dm = &memcpy_to_dm;
-  dm->memcpy_from_dm = &memcpy_from_dm;
-  dm->comp_mask = IBV_DM_MASK_HANDLE;
-  dm->handle = dm->memory->handle();
-  if (!is_dead(ours.generation)) enter(ours, &Context::dms, *dm);
-  return dm.release();
+  return give_out(VERBENA_TRY(ours.nic->device_memory().allocate(attr.length, attr.log_align_req)),
+                  context);
 }
 
 Result<void> release(Dm& dm) {
@@ -63,12 +55,27 @@ Result<ibv_mr*> register_region(ibv_pd* pd, Dm& dm, std::uint64_t offset, std::s
   auto mr = std::make_unique<Mr>();
   mr->region =
       VERBENA_TRY(ours.nic->register_memory(Pd::of(pd).domain, *dm.memory, offset, length, rights));
+  mr->backing = Backing::kDevice;
   mr->length = length;
   mr->access = access;
   return give_out(std::move(mr), pd);
 }
 
 }  // namespace
+
+ibv_dm* give_out(std::shared_ptr<nic::DeviceMemory> memory, ibv_context* context) {
+  Context& ours = Context::of(context);
+  auto dm = std::make_unique<Dm>();
+  dm->memory = std::move(memory);
+  dm->generation = process_generation();
+  dm->context = context;
+  dm->memcpy_to_dm = &memcpy_to_dm;
+  dm->memcpy_from_dm = &memcpy_from_dm;
+  dm->comp_mask = IBV_DM_MASK_HANDLE;
+  dm->handle = dm->memory->handle();
+  if (!is_dead(ours.generation)) enter(ours, &Context::dms, *dm);
+  return dm.release();
+}
 
 ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr) noexcept {
   return pointer_of("ibv_alloc_dm", [&] { return allocate(context, *attr); });

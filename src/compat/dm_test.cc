@@ -102,6 +102,9 @@ TEST_F(DeviceMemory, IsRegisteredZeroBased) {
   EXPECT_EQ(errno, EINVAL);
   EXPECT_EQ(ibv_reg_dm_mr(peer.pd, dm, 0, 64, kAccess), nullptr);
   EXPECT_EQ(errno, EINVAL);
+  ibv_mr* const none = add(dm, 128, 0);
+  ASSERT_NE(none, nullptr);
+  EXPECT_EQ(ibv_dereg_mr(none), 0);
   ibv_mr* const mr = add(dm, 64, 64);
   ASSERT_NE(mr, nullptr);
   EXPECT_EQ(mr->length, 64U);
@@ -151,7 +154,10 @@ TEST_F(DeviceMemory, CanBeHadByAForkedChild) {
   if (child == 0) {
     ibv_dm* const own = allocate(64);
     const std::uint64_t word = 9;
-    const bool good = own != nullptr && ibv_memcpy_to_dm(own, 0, &word, sizeof word) == 0 &&
+    ibv_device_attr_ex attr{};
+    const bool good = ibv_query_device_ex(owner.context, nullptr, &attr) == 0 &&
+                      attr.max_dm_size == 4096 && own != nullptr &&
+                      ibv_memcpy_to_dm(own, 0, &word, sizeof word) == 0 &&
                       word_of(own, 0) == word && add(own, 0, 64) == nullptr && errno == EIO &&
                       ibv_free_dm(own) == 0 && ibv_free_dm(dm) == EIO;
     ::_exit(good ? 0 : 1);

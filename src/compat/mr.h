@@ -7,7 +7,7 @@
 #include "base/result.h"
 #include "compat/objects.h"
 
-/// What the ways to a memory region have in common.
+/// What the ways to a memory region, and to device memory, have in common.
 namespace verbena::compat {
 
 /// What the NIC is to grant of a program's access flags. invalid_argument for flags that nobody
@@ -16,5 +16,8 @@ namespace verbena::compat {
 
 /// Completes a C object whose region is registered, and hands it to the program.
 [[nodiscard]] ibv_mr* give_out(std::unique_ptr<Mr> mr, ibv_pd* pd);
+
+/// Hands device memory to the program.
+[[nodiscard]] ibv_dm* give_out(std::shared_ptr<nic::DeviceMemory> memory, ibv_context* context);
 
 }  // namespace verbena::compat

@@ -63,6 +63,15 @@ int set_target(engine::SendRequest& request, ibv_ah* ah, std::uint32_t remote_qp
   return 0;
 }
 
+namespace {
+
+/// A parent domain is the protection domain that it was made from.
+bool same_domain(ibv_pd* one, ibv_pd* other) {
+  return Pd::of(one).domain->number == Pd::of(other).domain->number;
+}
+
+}  // namespace
+
 int set_binding(engine::SendRequest& request, const ibv_qp& qp, const ibv_mw& mw,
                 std::uint32_t rkey, const ibv_mw_bind_info& info) {
   // Local write, which a window has no use for, is what programs give with remote write.
@@ -70,8 +79,8 @@ int set_binding(engine::SendRequest& request, const ibv_qp& qp, const ibv_mw& mw
                                IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED |
                                IBV_ACCESS_LOCAL_WRITE;
   if ((info.mw_access_flags & ~kRights) != 0) return EINVAL;
-  if (mw.context != qp.context || mw.pd != qp.pd) return EINVAL;
-  if (info.mr == nullptr ? info.length != 0 : info.mr->pd != mw.pd) return EINVAL;
+  if (mw.context != qp.context || !same_domain(mw.pd, qp.pd)) return EINVAL;
+  if (info.mr == nullptr ? info.length != 0 : !same_domain(info.mr->pd, mw.pd)) return EINVAL;
   if ((rkey ^ mw.rkey) >> 8 != 0) return EINVAL;  // the program may choose the low byte only
   request.binding = {.key = rkey,
                      .region_key = info.mr == nullptr ? 0 : info.mr->lkey,

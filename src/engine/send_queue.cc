@@ -33,14 +33,15 @@ bool copy_inline(std::byte* to, std::span<const Sge> pieces) {
 
 }  // namespace
 
-SendQueue::SendQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint32_t max_inline)
+SendQueue::SendQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint32_t max_inline,
+                     std::pmr::memory_resource* memory)
     : capacity_(capacity),
       max_pieces_(max_pieces),
       max_inline_(max_inline),
       mask_(std::bit_ceil(std::max(capacity, 1u)) - 1),
-      slots_(mask_ + std::size_t{1}),
-      pieces_(slots_.size() * max_pieces),
-      inline_(slots_.size() * max_inline) {}
+      slots_(mask_ + std::size_t{1}, memory),
+      pieces_(slots_.size() * max_pieces, memory),
+      inline_(slots_.size() * max_inline, memory) {}
 
 Result<void> SendQueue::post(const SendRequest& request) {
   const std::uint32_t tail = tail_.load(std::memory_order_relaxed);

@@ -68,6 +68,7 @@ enum Access : std::uint32_t {
   kRemoteAtomic = 8,
   kWindowBind = 16,
   kZeroBased = 32,
+  kOnDemand = 64,  ///< memory that need not be there before it is used
 };
 
 [[nodiscard]] std::string_view to_string(QpType type);

@@ -38,7 +38,7 @@ Result<void> DeviceMemory::copy_out(void* to, std::uint64_t offset, std::uint64_
 }
 
 Result<Bytes> DeviceMemory::part(std::uint64_t offset, std::uint64_t length) const {
-  if (length == 0 || offset > bytes_.size() || length > bytes_.size() - offset)
+  if (offset > bytes_.size() || length > bytes_.size() - offset)
     return fail(std::errc::invalid_argument, "the device memory does not have these bytes");
   return bytes_.subspan(offset, length);
 }

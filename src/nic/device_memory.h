@@ -31,7 +31,7 @@ class DeviceMemory {
   /// invalid_argument for what is no multiple of kUnit, bad_address beyond the end.
   [[nodiscard]] Result<void> copy_in(std::uint64_t offset, const void* from, std::uint64_t length);
   [[nodiscard]] Result<void> copy_out(void* to, std::uint64_t offset, std::uint64_t length) const;
-  /// Some of the bytes; invalid_argument when they are not all there, or none.
+  /// Some of the bytes, or none; invalid_argument when they are not all there.
   [[nodiscard]] Result<Bytes> part(std::uint64_t offset, std::uint64_t length) const;
 
   [[nodiscard]] std::uint32_t handle() const { return handle_; }

@@ -52,7 +52,7 @@ TEST(DeviceMemory, IsCopiedInAlignedPieces) {
     EXPECT_EQ(condition_of(memory->copy_out(back.data(), at, size)), condition) << offset;
   }
   EXPECT_EQ(condition_of(memory->part(4, 97)), std::errc::invalid_argument);
-  EXPECT_EQ(condition_of(memory->part(4, 0)), std::errc::invalid_argument);
+  EXPECT_TRUE(memory->part(100, 0));
   EXPECT_EQ(memory->part(4, 96)->size(), 96U);
 }
 

@@ -13,6 +13,7 @@
 #include "nic/completion_queue.h"
 #include "nic/device_memory.h"
 #include "nic/nic.h"
+#include "nic/null_memory.h"
 #include "nic/object_table.h"
 #include "nic/poll_state.h"
 #include "nic/queue_pair.h"
@@ -46,6 +47,8 @@ struct Nic::Impl final : OverrunListener {
   [[nodiscard]] Result<void> check_attributes(const engine::QpAttributes& attributes,
                                               std::uint32_t mask) const;
   [[nodiscard]] Result<void> check_init(const QpInit& init) const;
+  /// Enters a region in both tables.
+  [[nodiscard]] Result<MemoryRegion*> add_region(ProtectionDomain* pd, engine::MemoryKey key);
   [[nodiscard]] Result<void> check_srq_size(std::uint32_t max_wr) const;
 
   void overrun(CompletionQueue& cq) override;
@@ -64,6 +67,7 @@ struct Nic::Impl final : OverrunListener {
   std::mutex objects_mutex;
   std::uint32_t next_pd = 1;
   std::uint32_t next_home = 0;
+  std::unique_ptr<NullMemory> null_memory;  ///< made for the first region of nothing
   ObjectTable<ProtectionDomain> pds;
   ObjectTable<MemoryRegion> regions;
   ObjectTable<MemoryWindow> windows;

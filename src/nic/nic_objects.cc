@@ -92,9 +92,20 @@ Result<ProtectionDomain*> Nic::alloc_pd() {
       std::make_unique<ProtectionDomain>(ProtectionDomain{.number = impl_->next_pd++}));
 }
 
+Result<ProtectionDomain*> Nic::alloc_parent_domain(ProtectionDomain* pd,
+                                                   std::pmr::memory_resource* memory) {
+  const std::scoped_lock lock(impl_->objects_mutex);
+  VERBENA_TRY(impl_->pds.check_room());
+  ProtectionDomain* const base = pd->base != nullptr ? pd->base : pd;
+  ++base->uses;
+  return impl_->pds.insert(std::make_unique<ProtectionDomain>(
+      ProtectionDomain{.number = base->number, .base = base, .memory = memory}));
+}
+
 Result<void> Nic::dealloc_pd(ProtectionDomain* pd) {
   const std::scoped_lock lock(impl_->objects_mutex);
   if (pd->uses > 0) return busy("the protection domain is in use");
+  if (pd->base != nullptr) --pd->base->uses;
   impl_->pds.erase(pd);
   return {};
 }
@@ -134,16 +145,17 @@ Result<void> Nic::destroy_channel(CompletionChannel* channel) {
 Notifier& Nic::notifier(CompletionChannel* channel) { return channel->notifier(); }
 
 Result<CompletionQueue*> Nic::create_cq(std::uint32_t capacity, CompletionChannel* channel,
-                                        void* cookie) {
+                                        void* cookie, ProtectionDomain* pd) {
   if (capacity == 0 || capacity > impl_->config.limits.max_cqe) {
     return fail(std::errc::invalid_argument, "the capacity is zero or above max_cqe");
   }
+  auto cq = std::make_unique<CompletionQueue>(capacity, channel, cookie, *impl_, pd);
   const std::scoped_lock lock(impl_->objects_mutex);
   VERBENA_TRY(impl_->cqs.check_room());
-  auto cq = std::make_unique<CompletionQueue>(capacity, channel, cookie, *impl_);
   cq->home = impl_->next_home++ % static_cast<std::uint32_t>(impl_->shards.size());
   cq->shards.store(std::uint64_t{1} << cq->home, std::memory_order_relaxed);
   if (channel != nullptr) ++channel->uses;
+  if (pd != nullptr) ++pd->uses;
   return impl_->cqs.insert(std::move(cq));
 }
 
@@ -162,9 +174,11 @@ Result<void> Nic::destroy_cq(CompletionQueue* cq) {
     impl_->async_events.purge(cq->ledger());
   }
   VERBENA_TRY(cq->ledger().settle(impl_->host));
+  std::unique_ptr<CompletionQueue> gone;  // after the lock
   const std::scoped_lock lock(impl_->objects_mutex);
   if (cq->channel() != nullptr) --cq->channel()->uses;
-  impl_->cqs.erase(cq);
+  if (cq->pd() != nullptr) --cq->pd()->uses;
+  gone = impl_->cqs.take(cq);
   return {};
 }
 
@@ -185,9 +199,9 @@ Result<SharedReceiveQueue*> Nic::create_srq(SrqInit& init, void* cookie) {
   VERBENA_TRY(impl_->check_srq_size(init.max_wr));
   if (init.max_sge > impl_->config.limits.max_sge)
     return fail(std::errc::invalid_argument, "more scatter entries than max_srq_sge");
+  auto srq = std::make_unique<SharedReceiveQueue>(init, cookie, impl_->async_events);
   const std::scoped_lock lock(impl_->objects_mutex);
   VERBENA_TRY(impl_->srqs.check_room());
-  auto srq = std::make_unique<SharedReceiveQueue>(init, cookie, impl_->async_events);
   init.max_sge = srq->max_pieces();
   ++init.pd->uses;
   return impl_->srqs.insert(std::move(srq));
@@ -212,9 +226,10 @@ Result<void> Nic::destroy_srq(SharedReceiveQueue* srq) {
     impl_->async_events.purge(srq->ledger());
   }
   VERBENA_TRY(srq->ledger().settle(impl_->host));
+  std::unique_ptr<SharedReceiveQueue> gone;  // after the lock
   const std::scoped_lock lock(impl_->objects_mutex);
   --srq->pd()->uses;
-  impl_->srqs.erase(srq);
+  gone = impl_->srqs.take(srq);
   return {};
 }
 
@@ -226,9 +241,9 @@ void Nic::acknowledge(SharedReceiveQueue* srq, std::uint32_t events) {
 
 Result<QueuePair*> Nic::create_qp(QpInit& init, void* cookie) {
   VERBENA_TRY(impl_->check_init(init));
+  auto made = std::make_unique<QueuePair>(init, cookie);
   const std::scoped_lock lock(impl_->objects_mutex);
   VERBENA_TRY(impl_->qps.check_room());
-  auto made = std::make_unique<QueuePair>(init, cookie);
   QueuePair& qp = *made;
   init.receive_cq->shards.fetch_or(std::uint64_t{1} << init.send_cq->home,
                                    std::memory_order_relaxed);
@@ -256,12 +271,13 @@ Result<void> Nic::destroy_qp(QueuePair* qp) {
       --qp->send_cq()->uses;
       --qp->receive_cq()->uses;
       if (qp->srq() != nullptr) --qp->srq()->uses;
-      --qp->pd()->uses;
     }
   }
   VERBENA_TRY(qp->ledger().settle(impl_->host));
+  std::unique_ptr<QueuePair> gone;  // after the lock
   const std::scoped_lock lock(impl_->objects_mutex);
-  impl_->qps.erase(qp);
+  --qp->pd()->uses;
+  gone = impl_->qps.take(qp);
   return {};
 }
 

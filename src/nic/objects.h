@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory_resource>
 
 #include "engine/types.h"
 #include "wire/address.h"
@@ -14,7 +15,10 @@ class SharedReceiveQueue;
 
 struct ProtectionDomain {
   std::uint32_t number = 0;
-  std::uint32_t uses = 0;  ///< MRs, MWs, QPs, SRQs and AHs in it (under the NIC's object lock)
+  std::uint32_t uses = 0;            ///< what was made with it (under the NIC's object lock)
+  ProtectionDomain* base = nullptr;  ///< of a parent domain: whose number it has
+  /// Where the queues that are made with it have their storage.
+  std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 };
 
 struct MemoryRegion {

@@ -45,9 +45,10 @@ QueuePair::QueuePair(const QpInit& init, void* cookie)
       receive_cq_(init.receive_cq),
       srq_(init.srq),
       cookie_(cookie),
-      send_queue_(std::max(init.max_send_wr, 1U), std::max(init.max_send_sge, 1U), init.max_inline),
+      send_queue_(std::max(init.max_send_wr, 1U), std::max(init.max_send_sge, 1U), init.max_inline,
+                  init.pd->memory),
       receive_queue_(std::max(init.max_receive_wr, 1U), std::max(init.max_receive_sge, 1U),
-                     init.pd->number) {}
+                     init.pd->number, init.pd->memory) {}
 
 engine::QpConfig QueuePair::engine_config(std::uint32_t with_number) {
   engine::ReceiveSource* receives = &receive_queue_;
