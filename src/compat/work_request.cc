@@ -17,6 +17,7 @@ static_assert(of(engine::SendOpcode::kFetchAdd) == IBV_WR_ATOMIC_FETCH_AND_ADD);
 static_assert(of(engine::SendOpcode::kLocalInvalidate) == IBV_WR_LOCAL_INV);
 static_assert(of(engine::SendOpcode::kBindWindow) == IBV_WR_BIND_MW);
 static_assert(of(engine::SendOpcode::kSendWithInvalidate) == IBV_WR_SEND_WITH_INV);
+static_assert(of(engine::SendOpcode::kAtomicWrite) == IBV_WR_ATOMIC_WRITE);
 
 constexpr std::uint32_t bit(ibv_wr_opcode opcode) { return 1u << opcode; }
 
@@ -28,7 +29,7 @@ constexpr std::uint32_t kUcOpcodes = kUdOpcodes | bit(IBV_WR_RDMA_WRITE) |
                                      bit(IBV_WR_BIND_MW);
 constexpr std::uint32_t kRcOpcodes = kUcOpcodes | bit(IBV_WR_SEND_WITH_INV) |
                                      bit(IBV_WR_RDMA_READ) | bit(IBV_WR_ATOMIC_CMP_AND_SWP) |
-                                     bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
+                                     bit(IBV_WR_ATOMIC_FETCH_AND_ADD) | bit(IBV_WR_ATOMIC_WRITE);
 
 constexpr std::uint32_t opcodes_of(ibv_qp_type type) {
   switch (type) {

@@ -63,6 +63,7 @@ class Requester {
   void retire_local();
   [[nodiscard]] Fill send_message(TrainBatch& batch, SendWqe& wqe, Time now);
   [[nodiscard]] Fill send_read(TrainBatch& batch, SendWqe& wqe, Time now);
+  [[nodiscard]] Fill send_atomic_write(TrainBatch& batch, SendWqe& wqe, Time now);
   [[nodiscard]] Fill send_atomic(TrainBatch& batch, SendWqe& wqe, Time now);
   void assign_psns(SendWqe& wqe);
   void advance_cursor(const SendWqe& wqe, std::uint32_t packets, Time now);

@@ -68,6 +68,11 @@ Result<void> SendQueue::post(const SendRequest& request) {
       return fail(std::errc::bad_address, "the inline data are not there");
     wqe.inline_bytes = {start, wqe.length};
   }
+  if (request.opcode == SendOpcode::kAtomicWrite && request.pieces.empty()) {
+    wqe.inline_bytes = std::as_bytes(std::span(&wqe.request.swap, 1));
+    wqe.request.inline_data = true;
+    wqe.length = sizeof wqe.request.swap;
+  }
   tail_.store(tail + 1, std::memory_order_release);
   return {};
 }

@@ -24,6 +24,7 @@ enum class SendOpcode : std::uint8_t {
   kLocalInvalidate = 7,
   kBindWindow = 8,
   kSendWithInvalidate = 9,
+  kAtomicWrite = 15,
 };
 
 /// How a work request ended (ibv_wc_status).
@@ -55,6 +56,7 @@ enum class CompletionOpcode : std::uint8_t {
   kFetchAdd = 4,
   kBindWindow = 5,
   kLocalInvalidate = 6,
+  kAtomicWrite = 9,
   kReceive = 128,
   kReceiveWriteWithImm = 129,
 };

@@ -22,6 +22,7 @@ using engine::SendOpcode;
     case SendOpcode::kSendWithInvalidate:
     case SendOpcode::kRead:
     case SendOpcode::kCompareSwap:
+    case SendOpcode::kAtomicWrite:
     case SendOpcode::kFetchAdd: return type == QpType::kRc;
   }
   return false;
@@ -31,7 +32,7 @@ using engine::SendOpcode;
 [[nodiscard]] bool carries_data(SendOpcode opcode) {
   return opcode == SendOpcode::kSend || opcode == SendOpcode::kSendWithImm ||
          opcode == SendOpcode::kSendWithInvalidate || opcode == SendOpcode::kWrite ||
-         opcode == SendOpcode::kWriteWithImm;
+         opcode == SendOpcode::kWriteWithImm || opcode == SendOpcode::kAtomicWrite;
 }
 
 }  // namespace
