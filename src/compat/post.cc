@@ -23,6 +23,8 @@ int set_arguments(engine::SendRequest& request, const Qp& qp, const ibv_send_wr&
     case IBV_WR_RDMA_WRITE_WITH_IMM: request.immediate = be32toh(wr.imm_data); [[fallthrough]];
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_READ:
+    case IBV_WR_ATOMIC_WRITE:
+      if (wr.opcode == IBV_WR_ATOMIC_WRITE && wr.num_sge <= 0) return EINVAL;
       request.remote_address = wr.wr.rdma.remote_addr;
       request.rkey = wr.wr.rdma.rkey;
       return 0;

@@ -21,6 +21,8 @@ MessageOpcodes rc_opcodes_of(SendOpcode opcode) {
       return {kRcWriteFirst, kRcWriteMiddle, kRcWriteLastImm, kRcWriteOnlyImm};
     case SendOpcode::kSendWithImm:
       return {kRcSendFirst, kRcSendMiddle, kRcSendLastImm, kRcSendOnlyImm};
+    case SendOpcode::kAtomicWrite:
+      return {kRcAtomicWrite, kRcAtomicWrite, kRcAtomicWrite, kRcAtomicWrite};
     case SendOpcode::kSendWithInvalidate:
       return {kRcSendFirst, kRcSendMiddle, kRcSendLastInv, kRcSendOnlyInv};
     default: return {kRcSendFirst, kRcSendMiddle, kRcSendLast, kRcSendOnly};
@@ -65,6 +67,7 @@ CompletionOpcode completion_opcode(SendOpcode opcode) {
     case SendOpcode::kFetchAdd: return CompletionOpcode::kFetchAdd;
     case SendOpcode::kLocalInvalidate: return CompletionOpcode::kLocalInvalidate;
     case SendOpcode::kBindWindow: return CompletionOpcode::kBindWindow;
+    case SendOpcode::kAtomicWrite: return CompletionOpcode::kAtomicWrite;
     default: return CompletionOpcode::kSend;
   }
 }

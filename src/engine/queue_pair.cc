@@ -18,7 +18,7 @@ constexpr std::uint32_t kMaxMtu = 4096;
 bool is_request(wire::Operation operation) {
   using enum wire::Operation;
   return operation == kSend || operation == kWrite || operation == kReadRequest ||
-         operation == kCompareSwap || operation == kFetchAdd;
+         operation == kCompareSwap || operation == kFetchAdd || operation == kAtomicWrite;
 }
 
 /// XRC queue pairs go one way: requests are for targets, responses for initiators.

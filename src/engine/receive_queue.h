@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
@@ -73,7 +74,9 @@ class ReceiveDirectory {
 /// lock, as for SendQueue.
 class ReceiveQueue final : public ReceiveSource {
  public:
-  ReceiveQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint32_t pd);
+  /// All storage is made here, in `memory`, which outlives it.
+  ReceiveQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint32_t pd,
+               std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
   /// Poster's side: not_enough_memory when full, invalid_argument for too many pieces.
   [[nodiscard]] Result<void> post(const ReceiveRequest& request);
@@ -99,8 +102,8 @@ class ReceiveQueue final : public ReceiveSource {
   std::uint32_t max_pieces_;
   std::uint32_t pd_;
   std::uint32_t mask_;
-  std::vector<Slot> slots_;
-  std::vector<Sge> pieces_;
+  std::pmr::vector<Slot> slots_;
+  std::pmr::vector<Sge> pieces_;
   std::atomic<std::uint32_t> head_{0};
   std::atomic<std::uint32_t> tail_{0};
 };

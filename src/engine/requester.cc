@@ -68,9 +68,10 @@ Fill Requester::fill(TrainBatch& batch, Time now) {
       continue;
     }
     if (cursor_ == assigned_) assign_psns(wqe);
-    const Fill result = opcode == SendOpcode::kRead ? send_read(batch, wqe, now)
-                        : is_atomic(opcode)         ? send_atomic(batch, wqe, now)
-                                                    : send_message(batch, wqe, now);
+    const Fill result = opcode == SendOpcode::kRead          ? send_read(batch, wqe, now)
+                        : is_atomic(opcode)                  ? send_atomic(batch, wqe, now)
+                        : opcode == SendOpcode::kAtomicWrite ? send_atomic_write(batch, wqe, now)
+                                                             : send_message(batch, wqe, now);
     if (result == Fill::kIdle && local_error_) continue;
     if (result != Fill::kMore) return result;
   }
@@ -214,6 +215,15 @@ Fill Requester::send_atomic(TrainBatch& batch, SendWqe& wqe, Time now) {
   outstanding_.push_back({cursor_psn_, 1});
   advance_cursor(wqe, 1, now);
   return Fill::kMore;
+}
+
+/// One packet with its data, as a WRITE, and a response of its own, as an atomic (Annex A19).
+Fill Requester::send_atomic_write(TrainBatch& batch, SendWqe& wqe, Time now) {
+  if (wqe.length != kAtomicSize) return local_error(Status::kLocalLengthError);
+  const std::uint32_t psn = cursor_psn_;
+  const Fill sent = send_message(batch, wqe, now);
+  if (sent == Fill::kMore) outstanding_.push_back({psn, 1});
+  return sent;
 }
 
 void Requester::advance_cursor(const SendWqe& wqe, std::uint32_t packets, Time now) {

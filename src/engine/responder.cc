@@ -139,6 +139,7 @@ void Responder::execute(const wire::Packet& packet) {
     case Operation::kReadRequest: return execute_read(packet);
     case Operation::kCompareSwap:
     case Operation::kFetchAdd: return execute_atomic(packet);
+    case Operation::kAtomicWrite: return execute_atomic_write(packet);
     default: return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   }
 }
@@ -313,10 +314,32 @@ void Responder::execute_atomic(const wire::Packet& packet) {
   const bool adds = packet.info().operation == wire::Operation::kFetchAdd;
   const auto done = change_word(*bytes, request, adds);
   if (!done) return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
-  const std::uint64_t original = *done;
+  finish_atomic(packet.bth.psn, Answer::Kind::kAtomic, *done);
+}
+
+/// Eight bytes that become visible at once. The rights are those of a WRITE, the room for answers
+/// and the replay of duplicates those of an atomic (Annex A19; Linux's rxe does both so).
+void Responder::execute_atomic_write(const wire::Packet& packet) {
+  const wire::Reth& reth = packet.reth;
+  if (!start_rd_atomic(kRemoteWrite)) return;
+  if (packet.payload.size() != kAtomicSize || reth.dma_length != kAtomicSize ||
+      reth.address % kAtomicSize != 0) {
+    return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
+  }
+  const auto bytes =
+      core_.memory.lookup_remote(reth.rkey, reth.address, kAtomicSize, kRemoteWrite, user());
+  const bool usable = bytes && reinterpret_cast<std::uintptr_t>(bytes->data()) % kAtomicSize == 0;
+  if (usable && answers_.size() >= answers_limit_) return;
+  if (!usable || !place(bytes->data(), packet.payload))
+    return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
+  qp_.count(&Counters::bytes_received, kAtomicSize);
+  finish_atomic(packet.bth.psn, Answer::Kind::kAtomicWrite, 0);
+}
+
+/// What a duplicate will be answered with, and the answer.
+void Responder::finish_atomic(std::uint32_t psn, Answer::Kind kind, std::uint64_t original) {
   msn_ = (msn_ + 1) & wire::kMask24;
-  const std::uint32_t psn = packet.bth.psn;
-  const SavedAtomic saved{.psn = psn, .msn = msn_, .original = original};
+  const SavedAtomic saved{.kind = kind, .psn = psn, .msn = msn_, .original = original};
   const std::uint32_t most =
       mutant(Mutant::kSavedAtomicsTooFew) ? 1 : qp_.attributes().max_dest_rd_atomic;
   if (saved_.size() < most) {
@@ -325,8 +348,7 @@ void Responder::execute_atomic(const wire::Packet& packet) {
     saved_[saved_next_] = saved;
     saved_next_ = (saved_next_ + 1) % saved_.size();
   }
-  static_cast<void>(
-      push({.kind = Answer::Kind::kAtomic, .psn = psn, .msn = msn_, .original = original}));
+  static_cast<void>(push({.kind = kind, .psn = psn, .msn = msn_, .original = original}));
   expected_psn_ = psn_add(expected_psn_, 1);
 }
 
@@ -346,7 +368,8 @@ void Responder::handle_duplicate(const wire::Packet& packet) {
       return answer_acknowledge();  // of the latest PSN; never executed again (C9-105)
     case Operation::kReadRequest: return duplicate_read(packet);
     case Operation::kCompareSwap:
-    case Operation::kFetchAdd: return duplicate_atomic(packet);
+    case Operation::kFetchAdd:
+    case Operation::kAtomicWrite: return duplicate_atomic(packet);
     default: return;
   }
 }
@@ -408,7 +431,7 @@ void Responder::duplicate_atomic(const wire::Packet& packet) {
   const auto saved = std::ranges::find(saved_, psn, &SavedAtomic::psn);
   if (saved == saved_.end()) return;
   const auto same = [&](const Answer& answer) {
-    return answer.kind == Answer::Kind::kAtomic && answer.psn == psn;
+    return answer.kind == saved->kind && answer.psn == psn;
   };
   if (std::ranges::any_of(answers_, same)) return;
   std::uint64_t original = saved->original;
@@ -422,7 +445,7 @@ void Responder::duplicate_atomic(const wire::Packet& packet) {
     }
   }
   if (waiting(true) < std::max<std::uint32_t>(qp_.attributes().max_dest_rd_atomic, 1)) {
-    static_cast<void>(push({.kind = Answer::Kind::kAtomic,
+    static_cast<void>(push({.kind = saved->kind,
                             .duplicate = true,
                             .psn = psn,
                             .msn = saved->msn,

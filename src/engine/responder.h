@@ -48,7 +48,7 @@ class Responder {
   enum class Message : std::uint8_t { kNone, kSend, kWrite };
 
   struct Answer {
-    enum class Kind : std::uint8_t { kAcknowledge, kNak, kRead, kAtomic };
+    enum class Kind : std::uint8_t { kAcknowledge, kNak, kRead, kAtomic, kAtomicWrite };
     Kind kind{};
     bool duplicate = false;
     std::uint32_t psn = 0;  ///< of the answer; for a READ that of its next packet
@@ -66,6 +66,7 @@ class Responder {
   };
 
   struct SavedAtomic {
+    Answer::Kind kind{};
     std::uint32_t psn = 0;
     std::uint32_t msn = 0;
     std::uint64_t original = 0;
@@ -81,6 +82,8 @@ class Responder {
   [[nodiscard]] bool begin_write(const wire::Packet& packet);
   void execute_read(const wire::Packet& packet);
   void execute_atomic(const wire::Packet& packet);
+  void execute_atomic_write(const wire::Packet& packet);
+  void finish_atomic(std::uint32_t psn, Answer::Kind kind, std::uint64_t original);
   [[nodiscard]] bool start_rd_atomic(std::uint32_t right);
   void handle_duplicate(const wire::Packet& packet);
   void duplicate_read(const wire::Packet& packet);

@@ -21,7 +21,8 @@ bool Responder::only_acknowledgement() const {
 
 std::uint32_t Responder::waiting(bool duplicates) const {
   return static_cast<std::uint32_t>(std::ranges::count_if(answers_, [&](const Answer& answer) {
-    const bool counts = answer.kind == Answer::Kind::kRead || answer.kind == Answer::Kind::kAtomic;
+    const bool counts =
+        answer.kind != Answer::Kind::kAcknowledge && answer.kind != Answer::Kind::kNak;
     return counts && answer.duplicate == duplicates;
   }));
 }
@@ -76,10 +77,14 @@ Fill Responder::fill(TrainBatch& batch) {
 
 void Responder::send_simple(TrainBatch& batch, const Answer& answer) {
   wire::Train& train = batch.next();
-  const bool atomic = answer.kind == Answer::Kind::kAtomic;
+  const bool atomic =
+      answer.kind == Answer::Kind::kAtomic || answer.kind == Answer::Kind::kAtomicWrite;
   train.path = &qp_.attributes().path;
-  train.head.bth.opcode = opcode_of(qp_.config().type, atomic ? wire::Opcode::kRcAtomicAcknowledge
-                                                              : wire::Opcode::kRcAcknowledge);
+  const wire::Opcode opcode = answer.kind == Answer::Kind::kAtomic
+                                  ? wire::Opcode::kRcAtomicAcknowledge
+                              : atomic ? wire::Opcode::kRcReadResponseOnly
+                                       : wire::Opcode::kRcAcknowledge;
+  train.head.bth.opcode = opcode_of(qp_.config().type, opcode);
   train.head.bth.destination_qp = qp_.attributes().destination_qp;
   train.head.bth.psn = answer.psn;
   train.head.aeth =

@@ -6,8 +6,10 @@
 namespace verbena::nic {
 
 CompletionQueue::CompletionQueue(std::uint32_t capacity, CompletionChannel* channel, void* cookie,
-                                 OverrunListener& listener)
-    : ring_(std::max<std::uint32_t>(capacity, 1)),
+                                 OverrunListener& listener, ProtectionDomain* pd)
+    : ring_(std::max<std::uint32_t>(capacity, 1),
+            pd != nullptr ? pd->memory : std::pmr::get_default_resource()),
+      pd_(pd),
       channel_(channel),
       listener_(listener),
       member_{.cookie = cookie, .ledger = &ledger_} {}
@@ -79,7 +81,8 @@ void CompletionQueue::silence() {
 }
 
 Result<void> CompletionQueue::resize(std::uint32_t capacity) {
-  std::vector<engine::Completion> ring(std::max<std::uint32_t>(capacity, 1));
+  std::pmr::vector<engine::Completion> ring(std::max<std::uint32_t>(capacity, 1),
+                                            ring_.get_allocator());
   const std::scoped_lock lock(mutex_);
   const std::uint32_t count = count_.load(std::memory_order_relaxed);
   if (count > ring.size()) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "engine/work.h"
 #include "nic/completion_channel.h"
 #include "nic/event_ledger.h"
+#include "nic/objects.h"
 
 namespace verbena::nic {
 
@@ -37,9 +39,10 @@ class OverrunListener {
 /// Threads: all calls are safe from any thread.
 class CompletionQueue final : public engine::CompletionSink {
  public:
-  /// `channel` may be null; it and `listener` outlive the queue. `capacity` is at least 1.
+  /// `channel` and `pd` may be null; they and `listener` outlive the queue. `capacity` is at least
+  /// 1.
   CompletionQueue(std::uint32_t capacity, CompletionChannel* channel, void* cookie,
-                  OverrunListener& listener);
+                  OverrunListener& listener, ProtectionDomain* pd = nullptr);
   ~CompletionQueue();
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
@@ -62,6 +65,7 @@ class CompletionQueue final : public engine::CompletionSink {
   [[nodiscard]] bool overrun() const { return overrun_.load(std::memory_order_acquire); }
   [[nodiscard]] EventLedger& ledger() { return ledger_; }
   [[nodiscard]] CompletionChannel* channel() const { return channel_; }
+  [[nodiscard]] ProtectionDomain* pd() const { return pd_; }
   [[nodiscard]] void* cookie() const { return member_.cookie; }
 
   // The NIC's notes.
@@ -84,7 +88,8 @@ class CompletionQueue final : public engine::CompletionSink {
   }
 
   mutable std::mutex mutex_;
-  std::vector<engine::Completion> ring_;
+  std::pmr::vector<engine::Completion> ring_;
+  ProtectionDomain* pd_;
   std::uint32_t first_ = 0;
   /// Written under the lock; read without it by polls of an empty queue.
   std::atomic<std::uint32_t> count_{0};

@@ -13,7 +13,9 @@
 #include "nic/async_events.h"
 #include "nic/completion_channel.h"
 #include "nic/completion_queue.h"
+#include "nic/device_memory.h"
 #include "nic/nic.h"
+#include "nic/null_memory.h"
 #include "nic/object_table.h"
 #include "nic/poll_state.h"
 #include "nic/queue_pair.h"
@@ -48,6 +50,8 @@ struct Nic::Impl final : OverrunListener {
   [[nodiscard]] Result<void> check_attributes(const engine::QpAttributes& attributes,
                                               std::uint32_t mask) const;
   [[nodiscard]] Result<void> check_init(const QpInit& init) const;
+  /// Enters a region in both tables.
+  [[nodiscard]] Result<MemoryRegion*> add_region(ProtectionDomain* pd, engine::MemoryKey key);
   [[nodiscard]] Result<void> check_srq_size(std::uint32_t max_wr) const;
 
   void close(QueuePair& qp, QueuePair::Opening& opening);
@@ -62,6 +66,7 @@ struct Nic::Impl final : OverrunListener {
   NicConfig config;
   engine::KeyTable keys;
   AsyncEvents async_events;
+  DeviceMemoryPool device_memory;
   PollState poll_state;
   std::function<void()> wake;  ///< set before the first object is made
 
@@ -71,6 +76,7 @@ struct Nic::Impl final : OverrunListener {
   std::mutex objects_mutex;
   std::uint32_t next_pd = 1;
   std::uint32_t next_home = 0;
+  std::unique_ptr<NullMemory> null_memory;  ///< made for the first region of nothing
   ObjectTable<ProtectionDomain> pds;
   ObjectTable<MemoryRegion> regions;
   ObjectTable<MemoryWindow> windows;

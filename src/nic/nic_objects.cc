@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -15,29 +14,16 @@
 namespace verbena::nic {
 namespace {
 
-constexpr std::uint64_t kTop = std::numeric_limits<std::uint64_t>::max();
-
 [[nodiscard]] std::unexpected<Error> busy(const char* what) {
   return fail(std::errc::device_or_resource_busy, what);
 }
 
-[[nodiscard]] bool wraps(std::uint64_t first, std::uint64_t length) {
-  return length > 0 && length - 1 > kTop - first;
-}
-
-[[nodiscard]] Result<void> check_rights(std::uint32_t access) {
-  const bool remote = (access & (engine::kRemoteWrite | engine::kRemoteAtomic)) != 0;
-  if (!remote || (access & engine::kLocalWrite) != 0) return {};
-  return fail(std::errc::invalid_argument, "remote write and atomics need local write");
-}
-
-/// The counts of what a queue pair uses.
+/// The counts of what a queue pair uses, but for its protection domain's, which has its memory.
 [[nodiscard]] std::vector<std::uint32_t*> uses_of(const QueuePair& qp) {
   std::vector<std::uint32_t*> uses;
   const auto add = [&](auto* used) {
     if (used != nullptr) uses.push_back(&used->uses);
   };
-  add(qp.pd());
   add(qp.send_cq());
   add(qp.receive_cq());
   add(qp.srq());
@@ -114,7 +100,7 @@ Result<void> Nic::Impl::check_init(const QpInit& init) const {
   return {};
 }
 
-// Protection domains, memory, address handles.
+// Protection domains, address handles.
 
 Result<ProtectionDomain*> Nic::alloc_pd() {
   const std::scoped_lock lock(impl_->objects_mutex);
@@ -123,74 +109,21 @@ Result<ProtectionDomain*> Nic::alloc_pd() {
       std::make_unique<ProtectionDomain>(ProtectionDomain{.number = impl_->next_pd++}));
 }
 
+Result<ProtectionDomain*> Nic::alloc_parent_domain(ProtectionDomain* pd,
+                                                   std::pmr::memory_resource* memory) {
+  const std::scoped_lock lock(impl_->objects_mutex);
+  VERBENA_TRY(impl_->pds.check_room());
+  ProtectionDomain* const base = pd->base != nullptr ? pd->base : pd;
+  ++base->uses;
+  return impl_->pds.insert(std::make_unique<ProtectionDomain>(
+      ProtectionDomain{.number = base->number, .base = base, .memory = memory}));
+}
+
 Result<void> Nic::dealloc_pd(ProtectionDomain* pd) {
   const std::scoped_lock lock(impl_->objects_mutex);
   if (pd->uses > 0) return busy("the protection domain is in use");
+  if (pd->base != nullptr) --pd->base->uses;
   impl_->pds.erase(pd);
-  return {};
-}
-
-Result<MemoryRegion*> Nic::register_memory(ProtectionDomain* pd, std::byte* base,
-                                           std::uint64_t length, std::uint64_t address,
-                                           std::uint32_t access) {
-  VERBENA_TRY(check_rights(access));
-  if (length == 0 || length > impl_->config.limits.max_mr_size) {
-    return fail(std::errc::invalid_argument, "the length is zero or above max_mr_size");
-  }
-  if (wraps(reinterpret_cast<std::uintptr_t>(base), length) || wraps(address, length)) {
-    return fail(std::errc::bad_address, "the range wraps around");
-  }
-  const std::scoped_lock lock(impl_->objects_mutex);
-  VERBENA_TRY(impl_->regions.check_room());
-  const std::uint32_t key = VERBENA_TRY(impl_->keys.insert(engine::MemoryKey{
-      .base = base, .address = address, .length = length, .access = access, .pd = pd->number}));
-  ++pd->uses;
-  return impl_->regions.insert(
-      std::make_unique<MemoryRegion>(MemoryRegion{.pd = pd, .key = key, .length = length}));
-}
-
-Result<void> Nic::change_memory(MemoryRegion* region, ProtectionDomain* pd, std::uint32_t access) {
-  VERBENA_TRY(check_rights(access));
-  const std::scoped_lock lock(impl_->objects_mutex);
-  if (impl_->keys.has_windows(region->key)) return busy("memory windows are bound to the region");
-  for (const auto& shard : impl_->shards) {
-    shard->run(impl_->host.now(), [&] { impl_->keys.change(region->key, access, pd->number); });
-  }
-  --region->pd->uses;
-  ++pd->uses;
-  region->pd = pd;
-  return {};
-}
-
-// A holder of a shard that looked the key up before it was erased may be copying still; after every
-// shard was entered once, none is.
-Result<void> Nic::deregister_memory(MemoryRegion* region) {
-  const std::scoped_lock lock(impl_->objects_mutex);
-  if (impl_->keys.has_windows(region->key)) return busy("memory windows are bound to the region");
-  impl_->keys.erase(region->key);
-  for (const auto& shard : impl_->shards) shard->pass(impl_->host.now());
-  impl_->keys.reclaim(region->key);
-  --region->pd->uses;
-  impl_->regions.erase(region);
-  return {};
-}
-
-Result<MemoryWindow*> Nic::alloc_window(ProtectionDomain* pd, engine::WindowType type) {
-  const std::scoped_lock lock(impl_->objects_mutex);
-  VERBENA_TRY(impl_->windows.check_room());
-  const std::uint32_t key = VERBENA_TRY(impl_->keys.insert({.pd = pd->number, .window = type}));
-  ++pd->uses;
-  return impl_->windows.insert(std::make_unique<MemoryWindow>(MemoryWindow{.pd = pd, .key = key}));
-}
-
-// A window changes with its shard held only: it is bound and invalidated there.
-Result<void> Nic::dealloc_window(MemoryWindow* window) {
-  const std::scoped_lock lock(impl_->objects_mutex);
-  for (const auto& shard : impl_->shards)
-    shard->run(impl_->host.now(), [&] { impl_->keys.erase(window->key); });
-  impl_->keys.reclaim(window->key);
-  --window->pd->uses;
-  impl_->windows.erase(window);
   return {};
 }
 
@@ -229,16 +162,17 @@ Result<void> Nic::destroy_channel(CompletionChannel* channel) {
 Notifier& Nic::notifier(CompletionChannel* channel) { return channel->notifier(); }
 
 Result<CompletionQueue*> Nic::create_cq(std::uint32_t capacity, CompletionChannel* channel,
-                                        void* cookie) {
+                                        void* cookie, ProtectionDomain* pd) {
   if (capacity == 0 || capacity > impl_->config.limits.max_cqe) {
     return fail(std::errc::invalid_argument, "the capacity is zero or above max_cqe");
   }
+  auto cq = std::make_unique<CompletionQueue>(capacity, channel, cookie, *impl_, pd);
   const std::scoped_lock lock(impl_->objects_mutex);
   VERBENA_TRY(impl_->cqs.check_room());
-  auto cq = std::make_unique<CompletionQueue>(capacity, channel, cookie, *impl_);
   cq->home = impl_->next_home++ % static_cast<std::uint32_t>(impl_->shards.size());
   cq->shards.store(std::uint64_t{1} << cq->home, std::memory_order_relaxed);
   if (channel != nullptr) ++channel->uses;
+  if (pd != nullptr) ++pd->uses;
   return impl_->cqs.insert(std::move(cq));
 }
 
@@ -257,9 +191,11 @@ Result<void> Nic::destroy_cq(CompletionQueue* cq) {
     impl_->async_events.purge(cq->ledger());
   }
   VERBENA_TRY(cq->ledger().settle(impl_->host));
+  std::unique_ptr<CompletionQueue> gone;  // after the lock
   const std::scoped_lock lock(impl_->objects_mutex);
   if (cq->channel() != nullptr) --cq->channel()->uses;
-  impl_->cqs.erase(cq);
+  if (cq->pd() != nullptr) --cq->pd()->uses;
+  gone = impl_->cqs.take(cq);
   return {};
 }
 
@@ -280,11 +216,11 @@ Result<SharedReceiveQueue*> Nic::create_srq(SrqInit& init, void* cookie) {
   VERBENA_TRY(impl_->check_srq_size(init.max_wr));
   if (init.max_sge > impl_->config.limits.max_sge)
     return fail(std::errc::invalid_argument, "more scatter entries than max_srq_sge");
-  const std::scoped_lock lock(impl_->objects_mutex);
-  VERBENA_TRY(impl_->srqs.check_room());
   if (init.domain != nullptr && init.cq == nullptr)
     return fail(std::errc::invalid_argument, "an XRC receive queue needs a completion queue");
   auto srq = std::make_unique<SharedReceiveQueue>(init, cookie, impl_->async_events);
+  const std::scoped_lock lock(impl_->objects_mutex);
+  VERBENA_TRY(impl_->srqs.check_room());
   if (srq->domain() != nullptr) VERBENA_TRY(impl_->enter_domain(*srq));
   init.max_sge = srq->max_pieces();
   ++init.pd->uses;
@@ -311,9 +247,10 @@ Result<void> Nic::destroy_srq(SharedReceiveQueue* srq) {
     impl_->async_events.purge(srq->ledger());
   }
   VERBENA_TRY(srq->ledger().settle(impl_->host));
+  std::unique_ptr<SharedReceiveQueue> gone;  // after the lock
   const std::scoped_lock lock(impl_->objects_mutex);
   --srq->pd()->uses;
-  impl_->srqs.erase(srq);
+  gone = impl_->srqs.take(srq);
   return {};
 }
 
@@ -325,13 +262,14 @@ void Nic::acknowledge(SharedReceiveQueue* srq, std::uint32_t events) {
 
 Result<QueuePair*> Nic::create_qp(QpInit& init, void* cookie) {
   VERBENA_TRY(impl_->check_init(init));
+  auto made = std::make_unique<QueuePair>(init, cookie);
   const std::scoped_lock lock(impl_->objects_mutex);
   VERBENA_TRY(impl_->qps.check_room());
-  auto made = std::make_unique<QueuePair>(init, cookie);
   QueuePair& qp = *made;
   if (init.receive_cq != nullptr) init.receive_cq->complete_from(qp.home());
   VERBENA_TRY(impl_->shard_of(qp).add(qp, impl_->host.now()));
   for (std::uint32_t* uses : uses_of(qp)) ++*uses;
+  if (init.pd != nullptr) ++init.pd->uses;
   if (init.domain != nullptr) ++init.domain->uses;
   const bool sends = init.domain == nullptr;
   const bool receives = sends && init.receive_cq != nullptr && init.srq == nullptr;
@@ -350,6 +288,7 @@ Result<void> Nic::destroy_qp(QueuePair* qp, const void* cookie) {
     if (!opening->closing) impl_->close(*qp, *opening);
   }
   VERBENA_TRY(opening->ledger.settle(impl_->host));
+  std::unique_ptr<QueuePair> gone;  // after the lock
   const std::scoped_lock lock(impl_->objects_mutex);
   const auto erase = [&] { qp->openings().erase(opening); };
   if (qp->transport != nullptr) {
@@ -357,7 +296,9 @@ Result<void> Nic::destroy_qp(QueuePair* qp, const void* cookie) {
   } else {
     erase();
   }
-  if (qp->openings().empty()) impl_->qps.erase(qp);
+  if (!qp->openings().empty()) return {};
+  if (qp->pd() != nullptr) --qp->pd()->uses;
+  gone = impl_->qps.take(qp);
   return {};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory_resource>
 
 #include "engine/types.h"
 #include "wire/address.h"
@@ -9,18 +10,23 @@
 namespace verbena::nic {
 
 class CompletionQueue;
+class DeviceMemory;
 class SharedReceiveQueue;
 struct XrcDomain;
 
 struct ProtectionDomain {
   std::uint32_t number = 0;
-  std::uint32_t uses = 0;  ///< MRs, MWs, QPs, SRQs and AHs in it (under the NIC's object lock)
+  std::uint32_t uses = 0;            ///< what was made with it (under the NIC's object lock)
+  ProtectionDomain* base = nullptr;  ///< of a parent domain: whose number it has
+  /// Where the queues that are made with it have their storage.
+  std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 };
 
 struct MemoryRegion {
   ProtectionDomain* pd = nullptr;
   std::uint32_t key = 0;  ///< lkey and rkey
   std::uint64_t length = 0;
+  DeviceMemory* device = nullptr;  ///< what it is registered on; null: the program's memory
 };
 
 struct MemoryWindow {

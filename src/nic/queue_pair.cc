@@ -26,6 +26,7 @@ using engine::SendOpcode;
     case SendOpcode::kRead:
     case SendOpcode::kCompareSwap:
     case SendOpcode::kFetchAdd: return engine::is_reliable(type);
+    case SendOpcode::kAtomicWrite: return type == QpType::kRc;
   }
   return false;
 }
@@ -34,7 +35,12 @@ using engine::SendOpcode;
 [[nodiscard]] bool carries_data(SendOpcode opcode) {
   return opcode == SendOpcode::kSend || opcode == SendOpcode::kSendWithImm ||
          opcode == SendOpcode::kSendWithInvalidate || opcode == SendOpcode::kWrite ||
-         opcode == SendOpcode::kWriteWithImm;
+         opcode == SendOpcode::kWriteWithImm || opcode == SendOpcode::kAtomicWrite;
+}
+
+/// Where its queues have their memory: a parent domain may say.
+[[nodiscard]] std::pmr::memory_resource* memory_of(const ProtectionDomain* pd) {
+  return pd != nullptr ? pd->memory : std::pmr::get_default_resource();
 }
 
 }  // namespace
@@ -49,9 +55,10 @@ QueuePair::QueuePair(const QpInit& init, void* cookie)
       receive_cq_(init.receive_cq),
       srq_(init.srq),
       receives_(init.domain != nullptr ? init.domain->receives.get() : nullptr),
-      send_queue_(std::max(init.max_send_wr, 1U), std::max(init.max_send_sge, 1U), init.max_inline),
+      send_queue_(std::max(init.max_send_wr, 1U), std::max(init.max_send_sge, 1U), init.max_inline,
+                  memory_of(init.pd)),
       receive_queue_(std::max(init.max_receive_wr, 1U), std::max(init.max_receive_sge, 1U),
-                     init.pd != nullptr ? init.pd->number : 0) {
+                     init.pd != nullptr ? init.pd->number : 0, memory_of(init.pd)) {
   openings_.emplace_back(cookie, init.domain);
 }
 

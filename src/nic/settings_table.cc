@@ -297,6 +297,10 @@ constexpr std::array kTable{
                                   128),
     limit<&Limits::max_mr_size>("limits.max_mr_size", "VERBENA_MAX_MR_SIZE",
                                 "Bytes of a memory region.", 1, ~std::uint64_t{0} >> 1),
+    limit<&Limits::max_dm_size>(
+        "limits.max_dm_size", "VERBENA_MAX_DM_SIZE",
+        "Bytes of memory of its own that an open device has (ibv_alloc_dm).", 0,
+        std::uint64_t{1} << 40),
     window<&engine::EngineConfig::window_initial>(
         "transport.window_initial", "VERBENA_WINDOW_INITIAL",
         "Bytes under way to one receiver at first, all queue pairs together."),

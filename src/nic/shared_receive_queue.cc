@@ -16,7 +16,8 @@ SharedReceiveQueue::SharedReceiveQueue(const SrqInit& init, void* cookie, AsyncE
       queue_(make_queue(init.max_wr)) {}
 
 std::unique_ptr<engine::ReceiveQueue> SharedReceiveQueue::make_queue(std::uint32_t max_wr) const {
-  return std::make_unique<engine::ReceiveQueue>(std::max(max_wr, 1U), max_sge_, pd_->number);
+  return std::make_unique<engine::ReceiveQueue>(std::max(max_wr, 1U), max_sge_, pd_->number,
+                                                pd_->memory);
 }
 
 Result<void> SharedReceiveQueue::post(const engine::ReceiveRequest& request) {
@@ -30,14 +31,14 @@ void SharedReceiveQueue::set_limit(std::uint32_t limit) {
 }
 
 Result<void> SharedReceiveQueue::resize(std::uint32_t max_wr) {
+  auto resized = make_queue(max_wr);  // the program's allocator is not called with the lock held
   const std::scoped_lock lock(mutex_);
   if (max_wr < queue_->size())
     return fail(std::errc::invalid_argument, "more receives than that are posted");
-  auto resized = make_queue(max_wr);
   engine::ReceiveWqe wqe;
   while (queue_->take(wqe) == Taken::kYes)
     VERBENA_TRY(resized->post({.id = wqe.id, .pieces = wqe.pieces}));
-  queue_ = std::move(resized);
+  queue_.swap(resized);
   return {};
 }
 
