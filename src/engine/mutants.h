@@ -51,6 +51,9 @@ enum class Mutant : std::uint8_t {
   kDrainIgnored,              ///< requests begin in SQD
   kZeroLengthChecked,         ///< the key of a request without bytes is checked
   kGenerationIgnored,         ///< a key is found by its index alone
+  kSharedReceivesFlushed,     ///< ERR flushes the shared receive queue, too
+  kSharedLimitStays,          ///< a limit that was reached is armed still
+  kLastReceiveUntold,         ///< no event when a queue pair takes no more from a shared queue
   kLastMutant,
 };
 
@@ -96,6 +99,9 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::k
         "drain-ignored",
         "zero-length-checked",
         "generation-ignored",
+        "shared-receives-flushed",
+        "shared-limit-stays",
+        "last-receive-untold",
 };
 
 #ifdef VERBENA_MUTANTS

@@ -71,7 +71,8 @@ void Responder::refuse(wire::NakCode code, Status receive_status) {
 void Responder::flush() {
   message_ = Message::kNone;
   fail_receive(Status::kFlushError);
-  if (qp_.config().receives->shared()) return;  // they stay for others
+  const bool shared = qp_.config().receives->shared() && !mutant(Mutant::kSharedReceivesFlushed);
+  if (shared) return;  // they stay for others
   if (mutant(Mutant::kFlushSkipsReceives)) return;
   while (qp_.config().receives->take(receive_) == ReceiveSource::Taken::kYes) {
     receive_taken_ = true;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "sim/datagram_end.h"
+#include "sim/shared_receives.h"
 #include "sim/side.h"
 
 namespace verbena::sim {
@@ -26,6 +27,9 @@ constexpr std::size_t kWords = 6;
 
 Process::Process(World& world, std::size_t index)
     : world_(world), index_(index), name_(fmt::format("p{}", index)) {
+  for (std::uint32_t i = 0; i < world.plan().shared_queues; ++i) {
+    shared_receives_.push_back(std::make_unique<SharedReceives>(world, *this, i));
+  }
   for (std::uint32_t i = 0; i < world.plan().datagram_pairs; ++i) {
     datagram_ends_.push_back(std::make_unique<DatagramEnd>(world, *this, i));
   }
@@ -52,6 +56,7 @@ void Process::main() {
 bool Process::step() {
   bool active = false;
   for (Side* side : sides_) active = side->step() || active;
+  for (const auto& receives : shared_receives_) active = receives->step() || active;
   for (const auto& end : datagram_ends_) active = end->step() || active;
   const bool fallback = world_.now() >= next_fallback_;
   if (fallback) next_fallback_ = world_.now() + kFallback;
@@ -109,6 +114,7 @@ void Process::open() {
   }
   open_cqs();
   world_.scheduler().spawn(index_, name_ + " events", [this] { watch_events(); });
+  for (const auto& receives : shared_receives_) receives->open();
   for (const auto& end : datagram_ends_) end->open();
   down_ = false;
 }
@@ -182,23 +188,40 @@ void Process::watch_events() {
       if (errno == EINTR) return;
       return world_.fail(fmt::format("{}: ibv_get_async_event: {}", name_, std::strerror(errno)));
     }
-    const std::uint32_t number = event.element.qp->qp_num;
-    world_.trace().mix_all(event.event_type, number);
-    world_.trace().line(world_.now(), name_, "event: {} of qp {:#08x}",
-                        ibv_event_type_str(event.event_type), number);
-    ++events_[{number, static_cast<int>(event.event_type)}];
-    const bool known =
-        event.event_type == IBV_EVENT_COMM_EST || event.event_type == IBV_EVENT_SQ_DRAINED ||
-        event.event_type == IBV_EVENT_QP_ACCESS_ERR || event.event_type == IBV_EVENT_QP_REQ_ERR ||
-        event.event_type == IBV_EVENT_QP_FATAL;
+    note_event(event);
     ibv_ack_async_event(&event);
-    if (!known)
-      return world_.fail(fmt::format("{}: event {}", name_, static_cast<int>(event.event_type)));
   }
 }
 
-bool Process::had_event(std::uint32_t qp_number, ibv_event_type type) const {
-  return events_.contains({qp_number, static_cast<int>(type)});
+void Process::note_event(const ibv_async_event& event) {
+  if (event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED) {
+    const auto receives = std::ranges::find(shared_receives_, event.element.srq,
+                                            [](const auto& each) { return each->queue(); });
+    if (receives == shared_receives_.end()) return world_.fail(name_ + ": an event of no queue");
+    world_.trace().mix_all(event.event_type, receives - shared_receives_.begin());
+    return (*receives)->limit_reached();
+  }
+  const std::uint32_t number = event.element.qp->qp_num;
+  world_.trace().mix_all(event.event_type, number);
+  world_.trace().line(world_.now(), name_, "event: {} of qp {:#08x}",
+                      ibv_event_type_str(event.event_type), number);
+  ++events_[{number, static_cast<int>(event.event_type)}];
+  const bool shares = event.element.qp->srq != nullptr;
+  const bool known =
+      event.event_type == IBV_EVENT_COMM_EST || event.event_type == IBV_EVENT_SQ_DRAINED ||
+      event.event_type == IBV_EVENT_QP_ACCESS_ERR || event.event_type == IBV_EVENT_QP_REQ_ERR ||
+      event.event_type == IBV_EVENT_QP_FATAL ||
+      (event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && shares);
+  if (!known) world_.fail(fmt::format("{}: event {}", name_, static_cast<int>(event.event_type)));
+}
+
+std::uint32_t Process::events_of(std::uint32_t qp_number, ibv_event_type type) const {
+  const auto found = events_.find({qp_number, static_cast<int>(type)});
+  return found == events_.end() ? 0 : found->second;
+}
+
+void Process::forget_event(std::uint32_t qp_number, ibv_event_type type) {
+  events_.erase({qp_number, static_cast<int>(type)});
 }
 
 void Process::forget_events(std::uint32_t qp_number) {
@@ -303,6 +326,7 @@ void Process::check_words() {
 void Process::close() {
   for (Side* side : sides_) side->destroy();
   for (const auto& end : datagram_ends_) end->close(false);
+  for (const auto& receives : shared_receives_) receives->close(false);
   check_words();
   stop_threads();
   world_.check_memory("at the end");
@@ -337,6 +361,7 @@ void Process::crash() {
   stop_threads();
   for (Side* side : sides_) side->crash();
   for (const auto& end : datagram_ends_) end->close(true);
+  for (const auto& receives : shared_receives_) receives->close(true);
   for (const Cq& cq : cqs_) {
     ibv_destroy_cq(cq.cq);
     if (cq.channel != nullptr) ibv_destroy_comp_channel(cq.channel);

@@ -15,6 +15,7 @@
 namespace verbena::sim {
 
 class DatagramEnd;
+class SharedReceives;
 
 /// How a process learns of completions.
 enum class Notice : std::uint8_t {
@@ -57,6 +58,10 @@ class Process {
     return datagram_ends_;
   }
 
+  [[nodiscard]] SharedReceives& shared_receives(std::size_t index) {
+    return *shared_receives_[index];
+  }
+
   /// Memory regions that grant less than their bytes seem to: for misdeeds.
   struct Region {
     Range range{};
@@ -73,8 +78,12 @@ class Process {
   /// Counts up whenever memory was wiped: what was posted to words before is void.
   [[nodiscard]] std::uint32_t life() const { return life_; }
   /// An asynchronous event about a queue pair came.
-  [[nodiscard]] bool had_event(std::uint32_t qp_number, ibv_event_type type) const;
+  [[nodiscard]] bool had_event(std::uint32_t qp_number, ibv_event_type type) const {
+    return events_of(qp_number, type) != 0;
+  }
+  [[nodiscard]] std::uint32_t events_of(std::uint32_t qp_number, ibv_event_type type) const;
   void forget_events(std::uint32_t qp_number);
+  void forget_event(std::uint32_t qp_number, ibv_event_type type);
   void poll_all();
 
  private:
@@ -92,6 +101,7 @@ class Process {
   void crash();
   void watch_cq(const Cq& cq);
   void watch_events();
+  void note_event(const ibv_async_event& event);
   bool poll(ibv_cq* cq);
   void handle(const ibv_wc& completion);
   void check_words();
@@ -118,6 +128,7 @@ class Process {
   std::vector<Cq> cqs_;
   std::vector<Side*> sides_;
   std::map<std::uint32_t, Side*> sides_by_number_;
+  std::vector<std::unique_ptr<SharedReceives>> shared_receives_;
   std::vector<std::unique_ptr<DatagramEnd>> datagram_ends_;
   std::map<std::pair<std::uint32_t, int>, std::uint32_t> events_;
   bool restart_requested_ = false;

@@ -67,6 +67,15 @@ TEST(Scenario, ProcessesVanishAndComeBack) {
   EXPECT_GE(sum.restarts, 5U);
 }
 
+TEST(Scenario, ReceivesAreShared) {
+  const RunCounters sum = run_bent(1, 6, [](Plan& plan) { plan.shared_queues = 1; });
+  EXPECT_GE(sum.shared_receives, 500U);
+  EXPECT_GE(sum.shared_limits, 15U);
+  EXPECT_GE(sum.shared_resizes, 10U);
+  EXPECT_GE(sum.shared_rnr_naks, 10U);
+  EXPECT_GE(sum.last_receives, 10U);
+}
+
 TEST(Scenario, PathsAreCut) {
   run_bent(1, 5, [](Plan& plan) {
     calm(plan);
@@ -87,12 +96,19 @@ TEST(Scenario, ProcessesStandStillForAMinute) {
   EXPECT_GE(sum.pauses, 10U);
 }
 
+/// What the seeds were found with.
+RunReport run_found(std::uint64_t seed) {
+  Plan plan = make_plan(seed);
+  plan.shared_queues = 0;
+  return run_plan(plan);
+}
+
 // Parts of long READs changed in retries, and were never answered.
-TEST(Found, RetriedPartsOfReads) { EXPECT_EQ(run_seed(6).failure, ""); }
+TEST(Found, RetriedPartsOfReads) { EXPECT_EQ(run_found(6).failure, ""); }
 // A READ that was refused when its turn to be answered came had been counted as completed.
-TEST(Found, MessagesCompletedWhenAReadIsRefused) { EXPECT_EQ(run_seed(11).failure, ""); }
+TEST(Found, MessagesCompletedWhenAReadIsRefused) { EXPECT_EQ(run_found(11).failure, ""); }
 // A full window consumed retries of requests that were never sent.
-TEST(Found, RetriesBehindAFullWindow) { EXPECT_EQ(run_seed(37).failure, ""); }
+TEST(Found, RetriesBehindAFullWindow) { EXPECT_EQ(run_found(37).failure, ""); }
 
 }  // namespace
 }  // namespace verbena::sim

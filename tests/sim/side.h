@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "sim/process.h"
+#include "sim/shared_receives.h"
 #include "sim/work.h"
 #include "sim/world.h"
 #include "sim/zone.h"
@@ -20,7 +21,7 @@ namespace verbena::sim {
 
 /// One end of a reliable connection: its queue pair, what was posted to it, and what must come of
 /// that.
-class Side {
+class Side final : public ReceiveTaker {
  public:
   Side(World& world, Process& process, Connection& connection, int which);
   Side(const Side&) = delete;
@@ -43,6 +44,9 @@ class Side {
   [[nodiscard]] bool is_down() const {
     return state_ == State::kDown && peer_->state_ == State::kDown;
   }
+
+  [[nodiscard]] std::size_t may_hold() const override;
+  [[nodiscard]] std::size_t must_hold() const override { return 0; }
 
  private:
   friend class World;
@@ -67,6 +71,7 @@ class Side {
     std::size_t send_cq = 0;
     std::size_t receive_cq = 0;
     std::uint32_t unsignaled_ppm = 0;
+    std::optional<std::size_t> shared{};  ///< the shared queue that our receives come from
   };
 
   // side_setup.cc: life
@@ -93,8 +98,6 @@ class Side {
   // side_post.cc: traffic
   bool traffic();
   bool flush_unsignalled();
-  bool post_receives();
-  void post_receive();
   bool post_sends();
   [[nodiscard]] SendWork make_work(Kind kind);
   void make_message(SendWork& work, std::uint32_t longest);
@@ -118,6 +121,20 @@ class Side {
   [[nodiscard]] std::int64_t credit() const;
   void drain_send_queue();
 
+  // side_receives.cc
+  void agree_receives(Terms& terms);
+  void agree_patience();
+  bool post_receives();
+  void post_receive();
+  void refuse_own_receive();
+  [[nodiscard]] SharedReceives& shared() const;
+  [[nodiscard]] ReceiveWork take_receive(std::uint64_t id);
+  void complete_receive(const ibv_wc& completion);
+  void receive_message(const ReceiveWork& work, const ibv_wc& completion);
+  void fail_receive(const ReceiveWork& work, ibv_wc_status status);
+  void settle_receive(const ReceiveWork& work, const Data& maybe);
+  void check_last_receive();
+
   // side_misdeed.cc
   bool maybe_misdeed();
   [[nodiscard]] bool do_misdeed(Misdeed misdeed);
@@ -138,10 +155,6 @@ class Side {
   void check_read(const SendWork& work);
   void fail_send(SendWork& work, ibv_wc_status status);
   [[nodiscard]] bool may_fail_with(const SendWork& work, ibv_wc_status status) const;
-  void complete_receive(const ibv_wc& completion);
-  void receive_message(const ReceiveWork& work, const ibv_wc& completion);
-  void fail_receive(const ReceiveWork& work, ibv_wc_status status);
-  void settle_receive(const ReceiveWork& work, const Data& maybe);
   [[nodiscard]] bool may_exhaust() const;
   void note_change(const SendWork& work, Word::Change::Known known);
   void expect_notice(const SendWork& work);
@@ -183,6 +196,7 @@ class Side {
   std::deque<SendWork> sends_;
   std::deque<ReceiveWork> receives_;
   std::deque<Message> inbound_;  ///< messages of the peer that we must get
+  std::uint64_t received_ = 0;   ///< receives from the shared queue that completed
   std::uint64_t next_number_ = 1;
   std::uint32_t next_psn_ = 0;
   std::uint64_t last_success_ = 0;

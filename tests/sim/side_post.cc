@@ -54,73 +54,6 @@ bool Side::flush_unsignalled() {
   return true;
 }
 
-// Receives.
-
-bool Side::post_receives() {
-  if (starving_peer_ || failed_ || receive_failed_) return false;
-  if (receives_.size() >= terms_.receive_depth) return false;
-  if (terms_.lazy && receives_.empty()) {
-    // Late, by several RNR timers, so that senders have to ask again and again.
-    if (receives_at_ == Time{}) {
-      receives_at_ = world_.now() + Duration(static_cast<Duration::rep>(random().below(4'000'000)));
-    }
-    if (world_.now() < receives_at_) return false;
-  }
-  receives_at_ = {};
-  const std::uint64_t room = terms_.receive_depth - receives_.size();
-  const std::uint64_t count = random().between(1, room);
-  for (std::uint64_t i = 0; i < count; ++i) post_receive();
-  return true;
-}
-
-void Side::post_receive() {
-  ReceiveWork work;
-  work.id = world_.next_id() + 1;
-  work.order = work.id;
-  work.length = terms_.receive_size + static_cast<std::uint32_t>(random().below(32));
-  const auto range = process_.arena().take(work.length, 1, random());
-  if (!range) fail("the arena is full");
-  work.buffer = std::make_shared<Buffer>(process_.arena(), *range);
-  process_.arena().unsettle(*range);
-  std::uint32_t left = work.length;
-  std::uint32_t at = range->offset;
-  const std::uint64_t pieces = random().between(1, terms_.receive_sge);
-  for (std::uint64_t i = 0; i < pieces && left > 0; ++i) {
-    const auto size =
-        i + 1 == pieces ? left : static_cast<std::uint32_t>(random().between(1, left));
-    work.pieces.push_back({{at, size}, process_.lkey()});
-    at += size;
-    left -= size;
-  }
-  if (!bad_receive_ && !peer_->terms_.prompt &&
-      random().chance_ppm(world_.plan().misdeed_ppm / 8)) {
-    bad_receive_ = work.bad_key = true;
-    Piece& first = work.pieces.front();
-    if (random().below(2) == 0) {
-      first.lkey ^= 0x00515151;
-    } else {
-      first = {{Arena::kLost.offset, first.range.size}, process_.brittle().mr->lkey};
-    }
-  }
-  std::vector<ibv_sge> sges;
-  sges.reserve(work.pieces.size());
-  for (const Piece& piece : work.pieces) {
-    sges.push_back({process_.arena().address(piece.range.offset), piece.range.size, piece.lkey});
-  }
-  ibv_recv_wr wr{};
-  wr.wr_id = work.id;
-  wr.sg_list = sges.data();
-  wr.num_sge = static_cast<int>(sges.size());
-  ibv_recv_wr* bad = nullptr;
-  if (const int status = ibv_post_recv(qp_, &wr, &bad); status != 0) {
-    fail(fmt::format("ibv_post_recv: {}, with {} posted", std::strerror(status), receives_.size()));
-  }
-  ++world_.counters().receives;
-  world_.trace().mix_all(work.id, work.length);
-  say("receive {}: {} bytes{}", work.id, work.length, work.bad_key ? ", wrong key" : "");
-  receives_.push_back(std::move(work));
-}
-
 std::int64_t Side::credit() const {
   return static_cast<std::int64_t>(peer_->receives_.size()) -
          static_cast<std::int64_t>(peer_->inbound_.size());
@@ -134,7 +67,7 @@ bool Side::post_sends() {
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_SQD;
     attr.en_sqd_async_notify = 1;
-    process_.forget_events(qp_number_);
+    process_.forget_event(qp_number_, IBV_EVENT_SQ_DRAINED);
     if (ibv_modify_qp(qp_, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY) == 0) {
       draining_send_queue_ = true;
       begun_before_ = next_number_;

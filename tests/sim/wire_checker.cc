@@ -136,6 +136,12 @@ std::uint32_t WireChecker::high_psn(const wire::Address& local, std::uint32_t lo
   return found == flows_.end() ? 0 : found->second.high;
 }
 
+std::uint64_t WireChecker::messages_begun(const wire::Address& local,
+                                          std::uint32_t local_qp) const {
+  const auto found = flows_.find({local, local_qp});
+  return found == flows_.end() ? 0 : found->second.begun;
+}
+
 WireChecker::Flow* WireChecker::towards(const wire::Address& from, const wire::Address& to,
                                         std::uint32_t peer_qp) {
   for (auto& [key, flow] : flows_) {
@@ -235,6 +241,7 @@ void WireChecker::sent_nak(Flow& flow, const wire::Packet& head) {
   const bool sequence =
       !rnr && head.aeth.value == static_cast<std::uint8_t>(wire::NakCode::kSequenceError);
   ++(rnr ? rnr_naks_ : naks_);
+  if (rnr && flow.spec.shares) ++shared_rnr_naks_;
   if (flow.nak_psn != psn) flow.naks = 0;
   ++flow.naks;
   // Once for a gap, and once more each time that the packet came and could not be taken.
@@ -250,13 +257,22 @@ void WireChecker::sent_nak(Flow& flow, const wire::Packet& head) {
     // It was not accepted, nor was what came behind it, which may be cut otherwise when it comes
     // again.
     if (distance(psn, flow.expected) < 0) {
-      flow.expected = psn;
+      take_back(flow, psn);
       flow.msn = head.aeth.msn;
     }
   }
   flow.nak_psn = psn;
   flow.came_since_nak = false;
   flow.nak_due.reset();
+}
+
+/// Nothing from `psn` on was accepted.
+void WireChecker::take_back(Flow& flow, std::uint32_t psn) {
+  for (std::uint32_t each = psn; each != flow.expected; each = add(each, 1)) {
+    const Flow::Accepted& accepted = flow.accepted[each % kRing];
+    if (accepted.psn == each && accepted.needs_receive) --flow.begun;
+  }
+  flow.expected = psn;
 }
 
 // --- What a NIC gets
@@ -305,6 +321,7 @@ void WireChecker::received_request(Flow& flow, const wire::Packet& packet) {
     flow.accepted[add(psn, i) % kRing] = {
         .psn = add(psn, i), .msn = flow.msn, .needs_receive = needs};
   }
+  if (needs) ++flow.begun;
   flow.expected = add(psn, span);
   if (distance(flow.expected, flow.furthest) > 0) flow.furthest = flow.expected;
 }

@@ -195,6 +195,7 @@ void World::sum_up() {
   counters_.retransmitted = checker_.retransmitted();
   counters_.naks = checker_.naks();
   counters_.rnr_naks = checker_.rnr_naks();
+  counters_.shared_rnr_naks = checker_.shared_rnr_naks();
 }
 
 bool World::all_idle() const {

@@ -36,6 +36,12 @@ struct RunCounters {
   std::uint64_t retransmitted = 0;
   std::uint64_t naks = 0;
   std::uint64_t rnr_naks = 0;
+  // Shared receive queues.
+  std::uint64_t shared_receives = 0;  ///< taken
+  std::uint64_t shared_limits = 0;    ///< that were reached
+  std::uint64_t shared_resizes = 0;
+  std::uint64_t shared_rnr_naks = 0;  ///< because one was empty
+  std::uint64_t last_receives = 0;    ///< IBV_EVENT_QP_LAST_WQE_REACHED
   // Faults.
   std::uint64_t dropped = 0;
   std::uint64_t duplicated = 0;
