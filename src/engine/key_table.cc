@@ -176,6 +176,8 @@ std::expected<void, MemoryError> KeyTable::bind(const WindowBinding& binding, co
     window.qp_number = type == WindowType::kType2 ? user.qp_number : 0;
     region->windows.fetch_add(1, std::memory_order_release);
   }
+  // Whoever has the entry next begins behind the number that the program chose.
+  window.generation = static_cast<std::uint8_t>(binding.key);
   window.number.store(binding.key, std::memory_order_release);
   return {};
 }

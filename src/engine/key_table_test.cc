@@ -193,5 +193,16 @@ TEST_F(Windows, LeaveTheirRegionWhenTheyGo) {
   EXPECT_FALSE(table.bind(binding(key), kUser));
 }
 
+// The next owner of the entry gets none of the numbers that the window had last.
+TEST_F(Windows, TheirLastKeyIsNotTheNextOnesFirst) {
+  const std::uint32_t key = window(WindowType::kType1);
+  ASSERT_TRUE(table.bind(binding(key + 1), kUser));
+  ASSERT_TRUE(table.erase(key));
+  table.reclaim(key);
+  std::uint32_t next = add(0);
+  while (next >> 8 != key >> 8) next = add(0);
+  EXPECT_NE(next, key + 1);
+}
+
 }  // namespace
 }  // namespace verbena::engine
