@@ -356,7 +356,7 @@ void Responder::duplicate_read(const wire::Packet& packet) {
   if (psn_distance(end, expected_psn_) > 0) return;
   if (has_range(reth) &&
       !core_.memory.lookup_remote(reth.rkey, reth.address, reth.dma_length, kRemoteRead, user())) {
-    return refuse_at(psn, wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
+    return refuse_again(psn);
   }
   suspect_path(psn, end);
   const Answer again{.kind = Answer::Kind::kRead,

@@ -68,6 +68,14 @@ void Responder::refuse(wire::NakCode code, Status receive_status) {
   refuse_at(expected_psn_, code, receive_status);
 }
 
+/// A repeated READ whose key opens nothing any more. The network may have repeated it, long after
+/// the requester used the answer and let its memory go: then nobody looks at this NAK. It tells a
+/// requester that does wait, and ends nothing here.
+void Responder::refuse_again(std::uint32_t psn) {
+  answer_nak(wire::Aeth::Kind::kNak, static_cast<std::uint8_t>(wire::NakCode::kRemoteAccessError),
+             psn);
+}
+
 void Responder::flush() {
   message_ = Message::kNone;
   fail_receive(Status::kFlushError);
