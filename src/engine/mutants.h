@@ -54,6 +54,9 @@ enum class Mutant : std::uint8_t {
   kSharedReceivesFlushed,     ///< ERR flushes the shared receive queue, too
   kSharedLimitStays,          ///< a limit that was reached is armed still
   kLastReceiveUntold,         ///< no event when a queue pair takes no more from a shared queue
+  kInvalidationIgnored,       ///< an invalidated window opens still
+  kWindowForAll,              ///< a window of type 2 is for every queue pair
+  kWindowTooWide,             ///< a window opens its region to the end
   kLastMutant,
 };
 
@@ -102,6 +105,9 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::k
         "shared-receives-flushed",
         "shared-limit-stays",
         "last-receive-untold",
+        "invalidation-ignored",
+        "window-for-all",
+        "window-too-wide",
 };
 
 #ifdef VERBENA_MUTANTS

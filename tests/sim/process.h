@@ -53,6 +53,7 @@ class Process {
   [[nodiscard]] Notice notice(std::size_t index) const { return cqs_[index].notice; }
   void enter(std::uint32_t qp_number, Side& side) { sides_by_number_[qp_number] = &side; }
   void leave(std::uint32_t qp_number) { sides_by_number_.erase(qp_number); }
+  [[nodiscard]] std::span<Side* const> sides() const { return sides_; }
   void add_side(Side& side) { sides_.push_back(&side); }
   [[nodiscard]] std::span<const std::unique_ptr<DatagramEnd>> datagram_ends() const {
     return datagram_ends_;

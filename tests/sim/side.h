@@ -114,9 +114,13 @@ class Side final : public ReceiveTaker {
   void order_after_reads(SendWork& work, const Data& stored);
   void commit(SendWork& work);
   void post(std::vector<SendWork> works);
+  void post_list(std::vector<SendWork> works);
+  void fill(ibv_send_wr& wr, const SendWork& work);
+  void count_posted();
+  void number(SendWork& work);
   [[nodiscard]] Kind choose_kind();
   [[nodiscard]] std::uint32_t choose_length(std::uint32_t longest);
-  [[nodiscard]] Range choose_target(std::uint32_t length);
+  [[nodiscard]] Range choose_target(std::uint32_t length, const Range& within);
   [[nodiscard]] bool room() const { return sends_.size() < terms_.send_depth; }
   [[nodiscard]] std::int64_t credit() const;
   void drain_send_queue();
@@ -135,12 +139,49 @@ class Side final : public ReceiveTaker {
   void settle_receive(const ReceiveWork& work, const Data& maybe);
   void check_last_receive();
 
+  // side_windows.cc
+  /// A part of the peer's memory and the key to it.
+  struct Opening {
+    Range range{};
+    std::uint64_t address = 0;
+    std::uint32_t rkey = 0;
+    std::optional<std::size_t> window{};
+  };
+  void make_windows();
+  void allocate(Window& window, ibv_mw_type type);
+  void drop_windows();
+  void tend_windows();
+  void try_wrong_bindings(const Window& window);
+  void retire(Window& window);
+  [[nodiscard]] std::optional<std::size_t> find_window(Kind kind);
+  [[nodiscard]] std::optional<Kind> choose_window_kind();
+  [[nodiscard]] Binding choose_binding(const Window& window);
+  [[nodiscard]] static ibv_mw_bind_info info_of(const Binding& binding);
+  [[nodiscard]] int post_binding(const Window& window, std::uint32_t key,
+                                 const ibv_mw_bind_info& info, std::uint64_t id, unsigned flags);
+  void make_bind(SendWork& work);
+  void make_local_invalidate(SendWork& work);
+  void make_send_invalidate(SendWork& work);
+  void bind(SendWork& work);
+  void settle_window(const SendWork& work);
+  void leave_window(const SendWork& work);
+  void check_invalidated(const Message& message, const ibv_wc& completion);
+  [[nodiscard]] Opening whole_zone() const;
+  [[nodiscard]] Opening choose_opening(Kind kind);
+  void aim(SendWork& work, const Opening& opening);
+  [[nodiscard]] std::optional<Window> find_victim(Misdeed misdeed, Kind kind);
+  [[nodiscard]] bool wrong_window(Misdeed misdeed, SendWork& work);
+  [[nodiscard]] bool wrong_binding(SendWork& work);
+  [[nodiscard]] std::uint32_t lasting_key(const Side& owner);
+  [[nodiscard]] bool wrong_invalidation(Misdeed misdeed, SendWork& work);
+
   // side_misdeed.cc
   bool maybe_misdeed();
   [[nodiscard]] bool do_misdeed(Misdeed misdeed);
   [[nodiscard]] std::optional<Kind> choose_wrong_kind(Misdeed misdeed);
   void name_lost(SendWork& work);
   [[nodiscard]] bool wrong_remote(Misdeed misdeed, SendWork& work);
+  void post_wrong_remote(SendWork work, ibv_wc_status expected);
   [[nodiscard]] bool wrong_local(Misdeed misdeed, SendWork& work);
   [[nodiscard]] bool can_misbehave() const;
   [[nodiscard]] bool starve();
@@ -189,6 +230,7 @@ class Side final : public ReceiveTaker {
   BufferPtr zone_buffer_;
   ibv_mr* zone_mr_ = nullptr;
   std::uint64_t zone_address_ = 0;
+  std::vector<Window> windows_;  ///< over it
   std::uint32_t stale_key_ = 0;
   std::uint64_t stale_address_ = 0;
 

@@ -25,9 +25,9 @@ std::uint64_t load_word(ConstBytes bytes) {
 }
 
 ibv_wc_opcode opcode_of(Kind kind) {
-  constexpr std::array kOpcodes = {IBV_WC_SEND,       IBV_WC_SEND,      IBV_WC_RDMA_WRITE,
-                                   IBV_WC_RDMA_WRITE, IBV_WC_RDMA_READ, IBV_WC_COMP_SWAP,
-                                   IBV_WC_FETCH_ADD};
+  constexpr std::array kOpcodes = {
+      IBV_WC_SEND,      IBV_WC_SEND,      IBV_WC_RDMA_WRITE, IBV_WC_RDMA_WRITE, IBV_WC_RDMA_READ,
+      IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_SEND,       IBV_WC_BIND_MW,    IBV_WC_LOCAL_INV};
   return kOpcodes[static_cast<std::size_t>(kind)];
 }
 
@@ -97,6 +97,7 @@ void Side::succeed(SendWork& work) {
   if (work.kind == Kind::kRead || (is_atomic(work.kind) && work.word < 0)) check_read(work);
   if (work.word >= 0) note_change(work, Word::Change::Known::kYes);
   if (is_message(work.kind)) expect_notice(work);
+  settle_window(work);
   release(work);
 }
 
@@ -126,8 +127,9 @@ void Side::check_read(const SendWork& work) {
 
 /// Gives up what the request used: what it was to bring is there, or lies in unsettled bytes.
 void Side::release(SendWork& work) {
+  leave_window(work);
   // Of a long READ that leaves its region the first parts may come.
-  const bool wrong_read = work.kind == Kind::kRead && work.misdeed < Misdeed::kTooLong;
+  const bool wrong_read = work.kind == Kind::kRead && names_remote_memory(work.misdeed);
   const bool brings =
       !work.dead && (wrong_read || (work.misdeed == Misdeed::kNone && is_atomic(work.kind)));
   if (!brings) return;

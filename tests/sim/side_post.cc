@@ -32,6 +32,7 @@ bool Side::traffic() {
   if (doomed_ || failed_) return active;
   // Without a time-out, what arrives before the peer is in RTR is lost for ever.
   if (terms_.timeout == 0 && peer_->state_ == State::kInit) return active;
+  tend_windows();
   // A fast burst now and then, else some at a time.
   const std::uint64_t bursts = random().below(4) == 0 ? 6 : 1;
   for (std::uint64_t i = 0; i < bursts && !doomed_; ++i) {
@@ -111,12 +112,67 @@ void Side::commit(SendWork& work) {
                              .kind = work.kind,
                              .data = work.kind == Kind::kWriteImm ? nullptr : work.data,
                              .length = work.length,
-                             .immediate = work.immediate,
-                             .solicited = work.solicited});
+                             .immediate = work.kind == Kind::kSendInv ? work.rkey : work.immediate,
+                             .solicited = work.solicited,
+                             .window = work.window.value_or(0)});
 }
 
-/// Posts a list of requests in one call. They are in `sends_` already.
+/// Posts requests that are in `sends_` already, in one call but for bindings.
 void Side::post(std::vector<SendWork> works) {
+  std::vector<SendWork> list;
+  for (SendWork& work : works) {
+    if (work.kind != Kind::kBind) {
+      list.push_back(std::move(work));
+      continue;
+    }
+    post_list(std::exchange(list, {}));
+    bind(work);
+    count_posted();
+  }
+  post_list(std::move(list));
+}
+
+void Side::count_posted() {
+  ++epoch_operations_;
+  ++world_.counters().operations;
+  world_.posted();
+}
+
+void Side::fill(ibv_send_wr& wr, const SendWork& work) {
+  constexpr std::array kOpcodes = {IBV_WR_SEND,
+                                   IBV_WR_SEND_WITH_IMM,
+                                   IBV_WR_RDMA_WRITE,
+                                   IBV_WR_RDMA_WRITE_WITH_IMM,
+                                   IBV_WR_RDMA_READ,
+                                   IBV_WR_ATOMIC_CMP_AND_SWP,
+                                   IBV_WR_ATOMIC_FETCH_AND_ADD,
+                                   IBV_WR_SEND_WITH_INV,
+                                   IBV_WR_BIND_MW,
+                                   IBV_WR_LOCAL_INV};
+  wr.wr_id = work.id;
+  wr.opcode = kOpcodes[static_cast<std::size_t>(work.kind)];
+  wr.send_flags = flag_if(work.signaled, IBV_SEND_SIGNALED) |
+                  flag_if(work.solicited, IBV_SEND_SOLICITED) |
+                  flag_if(work.fence, IBV_SEND_FENCE) | flag_if(work.inline_data, IBV_SEND_INLINE);
+  wr.imm_data = htonl(work.immediate);
+  if (work.kind == Kind::kSendInv || work.kind == Kind::kLocalInv) wr.invalidate_rkey = work.rkey;
+  if (is_atomic(work.kind)) {
+    wr.wr.atomic = {.remote_addr = work.remote_address,
+                    .compare_add = work.kind == Kind::kAdd ? work.operand : work.compare,
+                    .swap = work.operand,
+                    .rkey = work.rkey};
+  } else {
+    wr.wr.rdma = {.remote_addr = work.remote_address, .rkey = work.rkey};
+  }
+  world_.trace().mix_all(work.id, work.kind, work.length, wr.send_flags);
+  say("send {} #{}: {} {} bytes psn {}{}{}{}{}{}", work.id, work.number, to_string(work.kind),
+      work.length, work.first_psn, work.fence ? " fence" : "", work.inline_data ? " inline" : "",
+      work.signaled ? "" : " unsignalled", work.solicited ? " solicited" : "",
+      work.misdeed != Misdeed::kNone ? " WRONG" : (work.dead ? " dead" : ""));
+}
+
+void Side::post_list(std::vector<SendWork> works) {
+  if (works.empty()) return;
   std::vector<std::vector<ibv_sge>> sges(works.size());
   std::vector<ibv_send_wr> wrs(works.size());
   for (std::size_t i = 0; i < works.size(); ++i) {
@@ -127,36 +183,11 @@ void Side::post(std::vector<SendWork> works) {
     }
     ibv_send_wr& wr = wrs[i];
     wr = {};
-    wr.wr_id = work.id;
     wr.next = i + 1 < works.size() ? &wrs[i + 1] : nullptr;
     wr.sg_list = sges[i].data();
     wr.num_sge = static_cast<int>(sges[i].size());
-    constexpr std::array kOpcodes = {IBV_WR_SEND,
-                                     IBV_WR_SEND_WITH_IMM,
-                                     IBV_WR_RDMA_WRITE,
-                                     IBV_WR_RDMA_WRITE_WITH_IMM,
-                                     IBV_WR_RDMA_READ,
-                                     IBV_WR_ATOMIC_CMP_AND_SWP,
-                                     IBV_WR_ATOMIC_FETCH_AND_ADD};
-    wr.opcode = kOpcodes[static_cast<std::size_t>(work.kind)];
-    wr.send_flags =
-        flag_if(work.signaled, IBV_SEND_SIGNALED) | flag_if(work.solicited, IBV_SEND_SOLICITED) |
-        flag_if(work.fence, IBV_SEND_FENCE) | flag_if(work.inline_data, IBV_SEND_INLINE);
-    wr.imm_data = htonl(work.immediate);
-    if (is_atomic(work.kind)) {
-      wr.wr.atomic = {.remote_addr = work.remote_address,
-                      .compare_add = work.kind == Kind::kAdd ? work.operand : work.compare,
-                      .swap = work.operand,
-                      .rkey = work.rkey};
-    } else {
-      wr.wr.rdma = {.remote_addr = work.remote_address, .rkey = work.rkey};
-    }
     if (!work.dead && work.misdeed == Misdeed::kNone) commit(work);
-    world_.trace().mix_all(work.id, work.kind, work.length, wr.send_flags);
-    say("send {} #{}: {} {} bytes psn {}{}{}{}{}{}", work.id, work.number, to_string(work.kind),
-        work.length, work.first_psn, work.fence ? " fence" : "", work.inline_data ? " inline" : "",
-        work.signaled ? "" : " unsignalled", work.solicited ? " solicited" : "",
-        work.misdeed != Misdeed::kNone ? " WRONG" : (work.dead ? " dead" : ""));
+    fill(wr, work);
   }
   ibv_send_wr* bad = nullptr;
   if (const int status = ibv_post_send(qp_, wrs.data(), &bad); status != 0) {
@@ -172,9 +203,7 @@ void Side::post(std::vector<SendWork> works) {
         process_.arena().write(piece.range.offset, other);
       }
     }
-    ++epoch_operations_;
-    ++world_.counters().operations;
-    world_.posted();
+    count_posted();
   }
 }
 

@@ -119,7 +119,8 @@ void Side::receive_message(const ReceiveWork& work, const ibv_wc& completion) {
                      static_cast<int>(completion.opcode), completion.byte_len, message.number,
                      to_string(message.kind), message.length));
   }
-  const bool immediate = message.kind != Kind::kSend;
+  check_invalidated(message, completion);
+  const bool immediate = has_immediate(message.kind);
   if (((completion.wc_flags & IBV_WC_WITH_IMM) != 0) != immediate ||
       (immediate && ntohl(completion.imm_data) != message.immediate)) {
     fail(fmt::format("receive {}: wrong immediate data", work.id));
@@ -160,6 +161,9 @@ void Side::fail_receive(const ReceiveWork& work, ibv_wc_status status) {
                 peer_->bad_receive_ || failed_ || connection_.silent || may_exhaust() || !first);
   if (first && status == IBV_WC_LOC_LEN_ERR) right = peer_->misdeed_ == Misdeed::kTooLong;
   if (first && status == IBV_WC_LOC_PROT_ERR) right = work.bad_key;
+  if (first && status == IBV_WC_REM_INV_REQ_ERR) {
+    right = peer_->misdeed_ == Misdeed::kRemoteInvalidation;
+  }
   if (!right) fail(fmt::format("receive {} ends with {}", work.id, status_name(status)));
   if (status == IBV_WC_WR_FLUSH_ERR) {
     // The rest of the send queue was flushed before any receive.

@@ -17,6 +17,7 @@ namespace {
 constexpr std::uint32_t kPsnMask = 0xFFFFFF;
 constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                            IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr int kZoneAccess = kAllAccess | IBV_ACCESS_MW_BIND;
 
 ibv_mtu to_enum(std::uint32_t mtu) {
   switch (mtu) {
@@ -250,15 +251,17 @@ void Side::make_zone() {
   zone_address_ = process_.arena().address(range->offset);
   if (random().below(3) == 0) {
     zone_address_ = (random().below(1U << 20) << 12) | (zone_address_ & 4095);
-    zone_mr_ = ibv_reg_mr_iova(process_.pd(), at, size, zone_address_, kAllAccess);
+    zone_mr_ = ibv_reg_mr_iova(process_.pd(), at, size, zone_address_, kZoneAccess);
   } else {
-    zone_mr_ = ibv_reg_mr(process_.pd(), at, size, kAllAccess);
+    zone_mr_ = ibv_reg_mr(process_.pd(), at, size, kZoneAccess);
   }
   if (zone_mr_ == nullptr) fail("ibv_reg_mr failed: " + std::string(std::strerror(errno)));
+  make_windows();
 }
 
 void Side::drop_zone() {
   if (zone_mr_ == nullptr) return;
+  drop_windows();
   stale_key_ = zone_mr_->rkey;
   stale_address_ = zone_address_;
   if (const int status = ibv_dereg_mr(zone_mr_); status != 0) {

@@ -228,7 +228,14 @@ void WireChecker::sent_response(Flow& flow, const wire::Packet& head) {
                   fmt::format("acknowledges PSN {}, but {} has not come", covered, flow.furthest));
   }
   const Flow::Accepted& accepted = flow.accepted[covered % kRing];
-  if (accepted.psn == covered && accepted.msn != head.aeth.msn) {
+  // That of a READ that came again tells the latest, as all for duplicates.
+  const bool refusal =
+      head.aeth.kind == wire::Aeth::Kind::kNak &&
+      head.aeth.value == static_cast<std::uint8_t>(wire::NakCode::kRemoteAccessError);
+  const std::uint32_t latest = refusal ? flow.msn : accepted.msn;
+  const std::uint32_t msn = head.aeth.msn;
+  const bool right = distance(msn, accepted.msn) >= 0 && distance(msn, latest) <= 0;
+  if (accepted.psn == covered && !right) {
     return accuse(flow,
                   fmt::format("MSN {} with PSN {}, must be {}", head.aeth.msn, psn, accepted.msn));
   }

@@ -112,7 +112,8 @@ World::World(const Plan& plan, std::FILE* trace_to)
     config.address = address_of(i);
     config.max_mtu = plan_.port_mtu;
     config.guid = i + 1;
-    config.limits = {.max_qp = 64, .max_cq = 16, .max_mr = 64, .max_pd = 8, .max_ah = 64};
+    config.limits = {
+        .max_qp = 64, .max_cq = 16, .max_mr = 64, .max_mw = 64, .max_pd = 8, .max_ah = 64};
     config.engine.min_ack_timeout = plan_.min_ack_timeout;
     config.engine.patient = plan_.patient;
     config.engine.window_max = plan_.window_max;

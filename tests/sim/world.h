@@ -42,6 +42,11 @@ struct RunCounters {
   std::uint64_t shared_resizes = 0;
   std::uint64_t shared_rnr_naks = 0;  ///< because one was empty
   std::uint64_t last_receives = 0;    ///< IBV_EVENT_QP_LAST_WQE_REACHED
+  // Memory windows.
+  std::uint64_t windows_bound = 0;
+  std::uint64_t windows_invalidated = 0;
+  std::uint64_t windows_invalidated_remotely = 0;
+  std::uint64_t windowed = 0;  ///< requests through one
   // Faults.
   std::uint64_t dropped = 0;
   std::uint64_t duplicated = 0;
