@@ -57,6 +57,8 @@ enum class Mutant : std::uint8_t {
   kInvalidationIgnored,       ///< an invalidated window opens still
   kWindowForAll,              ///< a window of type 2 is for every queue pair
   kWindowTooWide,             ///< a window opens its region to the end
+  kUcGapIgnored,              ///< UC: a message goes on behind a gap
+  kUcReceiveLost,             ///< UC: the receive of a dropped message is gone
   kLastMutant,
 };
 
@@ -108,6 +110,8 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::k
         "invalidation-ignored",
         "window-for-all",
         "window-too-wide",
+        "uc-gap-ignored",
+        "uc-receive-lost",
 };
 
 #ifdef VERBENA_MUTANTS

@@ -108,7 +108,7 @@ void Responder::handle_unreliable(const wire::Packet& packet) {
   if (begins(packet.info().place)) {
     message_ = Message::kNone;
     dropping_ = false;
-  } else if (gap) {
+  } else if (gap && !mutant(Mutant::kUcGapIgnored)) {
     dropping_ = true;
   }
   if (!dropping_) execute(packet);
@@ -118,6 +118,7 @@ void Responder::handle_unreliable(const wire::Packet& packet) {
 void Responder::drop_message() {
   dropping_ = true;
   message_ = Message::kNone;
+  if (mutant(Mutant::kUcReceiveLost)) receive_taken_ = false;
 }
 
 /// The order of checks: PSN, opcode sequence, opcode and access, resources, length, rkey

@@ -13,6 +13,7 @@
 #include "sim/datagram_end.h"
 #include "sim/shared_receives.h"
 #include "sim/side.h"
+#include "sim/unreliable_end.h"
 
 namespace verbena::sim {
 namespace {
@@ -45,7 +46,8 @@ void Process::main() {
     if (!idle_ && world_.winding_up()) {
       idle_ = std::ranges::all_of(
                   sides_, [](const Side* side) { return side->state() == Side::State::kDown; }) &&
-              std::ranges::all_of(datagram_ends_, [](const auto& end) { return end->idle(); });
+              std::ranges::all_of(datagram_ends_, [](const auto& end) { return end->idle(); }) &&
+              std::ranges::all_of(unreliable_ends_, [](const auto* end) { return end->down(); });
     }
     if (idle_ && world_.all_idle()) break;
     nap(active);
@@ -58,6 +60,7 @@ bool Process::step() {
   for (Side* side : sides_) active = side->step() || active;
   for (const auto& receives : shared_receives_) active = receives->step() || active;
   for (const auto& end : datagram_ends_) active = end->step() || active;
+  for (UnreliableEnd* end : unreliable_ends_) active = end->step() || active;
   const bool fallback = world_.now() >= next_fallback_;
   if (fallback) next_fallback_ = world_.now() + kFallback;
   for (const Cq& cq : cqs_) {
@@ -260,6 +263,9 @@ void Process::handle(const ibv_wc& completion) {
   for (const auto& end : datagram_ends_) {
     if (end->number() == completion.qp_num) return end->complete(completion);
   }
+  for (UnreliableEnd* end : unreliable_ends_) {
+    if (end->number() == completion.qp_num) return end->complete(completion);
+  }
   const auto found = sides_by_number_.find(completion.qp_num);
   if (found == sides_by_number_.end()) {
     return world_.fail(
@@ -326,6 +332,7 @@ void Process::check_words() {
 void Process::close() {
   for (Side* side : sides_) side->destroy();
   for (const auto& end : datagram_ends_) end->close(false);
+  for (UnreliableEnd* end : unreliable_ends_) end->destroy();
   for (const auto& receives : shared_receives_) receives->close(false);
   check_words();
   stop_threads();
@@ -361,6 +368,7 @@ void Process::crash() {
   stop_threads();
   for (Side* side : sides_) side->crash();
   for (const auto& end : datagram_ends_) end->close(true);
+  for (UnreliableEnd* end : unreliable_ends_) end->crash();
   for (const auto& receives : shared_receives_) receives->close(true);
   for (const Cq& cq : cqs_) {
     ibv_destroy_cq(cq.cq);

@@ -16,6 +16,7 @@ namespace verbena::sim {
 
 class DatagramEnd;
 class SharedReceives;
+class UnreliableEnd;
 
 /// How a process learns of completions.
 enum class Notice : std::uint8_t {
@@ -54,6 +55,8 @@ class Process {
   void enter(std::uint32_t qp_number, Side& side) { sides_by_number_[qp_number] = &side; }
   void leave(std::uint32_t qp_number) { sides_by_number_.erase(qp_number); }
   [[nodiscard]] std::span<Side* const> sides() const { return sides_; }
+  void add_end(UnreliableEnd& end) { unreliable_ends_.push_back(&end); }
+  [[nodiscard]] std::span<UnreliableEnd* const> unreliable_ends() const { return unreliable_ends_; }
   void add_side(Side& side) { sides_.push_back(&side); }
   [[nodiscard]] std::span<const std::unique_ptr<DatagramEnd>> datagram_ends() const {
     return datagram_ends_;
@@ -131,6 +134,7 @@ class Process {
   std::map<std::uint32_t, Side*> sides_by_number_;
   std::vector<std::unique_ptr<SharedReceives>> shared_receives_;
   std::vector<std::unique_ptr<DatagramEnd>> datagram_ends_;
+  std::vector<UnreliableEnd*> unreliable_ends_;
   std::map<std::pair<std::uint32_t, int>, std::uint32_t> events_;
   bool restart_requested_ = false;
   bool idle_ = false;

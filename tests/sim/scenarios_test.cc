@@ -92,6 +92,27 @@ TEST(Scenario, WindowsComeAndGo) {
   EXPECT_GE(sum.windowed, 150U);
 }
 
+TEST(Scenario, UnreliableConnectionsLoseNothingOfThemselves) {
+  const RunCounters sum = run_bent(1, 6, [](Plan& plan) {
+    calm(plan);
+    plan.unreliable_pairs = 2;
+  });
+  EXPECT_GE(sum.unreliable_arrived, 200U);
+  EXPECT_EQ(sum.unreliable_again, 0U);
+  EXPECT_EQ(sum.overflowed, 0U);
+  EXPECT_EQ(sum.unreliable_lost, 0U);
+}
+
+TEST(Scenario, UnreliableMessagesAreLostAsAWhole) {
+  const RunCounters sum = run_bent(1, 6, [](Plan& plan) {
+    plan.unreliable_pairs = 2;
+    plan.disturbance.drop_ppm = plan.disturbance.duplicate_ppm = 50'000;
+  });
+  EXPECT_GE(sum.unreliable_arrived, 200U);
+  EXPECT_GE(sum.unreliable_again, 3U);
+  EXPECT_GE(sum.unreliable_lost, 20U);
+}
+
 TEST(Scenario, PathsAreCut) {
   run_bent(1, 5, [](Plan& plan) {
     calm(plan);
@@ -117,6 +138,7 @@ RunReport run_found(std::uint64_t seed) {
   Plan plan = make_plan(seed);
   plan.shared_queues = 0;
   plan.windows = false;
+  plan.unreliable_pairs = 0;
   return run_plan(plan);
 }
 

@@ -295,7 +295,9 @@ void WireChecker::received(const wire::Address& at, const wire::Segment& segment
   }
   const auto packet = wire::parse(bytes);
   if (!packet) return;
-  if (packet->info().transport == wire::Transport::kUd) return on_datagram_(at, *packet, segment);
+  const wire::Transport transport = packet->info().transport;
+  if (transport == wire::Transport::kUd || transport == wire::Transport::kUc)
+    return on_datagram_(at, *packet, segment);
   const auto found = flows_.find({at, packet->bth.destination_qp});
   if (found == flows_.end() || packet->info().transport != wire::Transport::kRc) return;
   Flow& flow = found->second;

@@ -45,7 +45,7 @@ struct FlowSpec {
 class WireChecker {
  public:
   using Fail = std::function<void(const std::string&)>;
-  /// A UD packet that reached a NIC whole.
+  /// A UD or UC packet that reached a NIC whole.
   using OnDatagram =
       std::function<void(const wire::Address& at, const wire::Packet&, const wire::Segment&)>;
 
