@@ -358,14 +358,14 @@ bool Side::wrong_binding(SendWork& work) {
   work.kind = Kind::kBind;
   work.window = index;
   work.binding = choose_binding(window);
-  if (bound && window.mw->type == IBV_MW_TYPE_2) {
-    say("window {:#x} is bound", window.key);  // and is not to be bound again
-  } else if (random().below(2) == 0) {
+  // One of type 2 that is bound takes no other binding.
+  const bool taken = bound && window.mw->type == IBV_MW_TYPE_2;
+  if (!taken && random().below(2) == 0) {
     const Process::Region& region = process_.small();  // nothing is bound to it
     work.binding.mr = region.mr;
     work.binding.range = region.range;
     work.binding.region_address = process_.arena().address(region.range.offset);
-  } else {
+  } else if (!taken) {
     const Range& range = work.binding.range;
     const std::uint32_t after = zone_->range().end() - range.end();
     work.binding.region_address += after + random().between(1, range.size);
