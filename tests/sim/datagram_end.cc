@@ -316,7 +316,7 @@ bool DatagramEnd::matches(const Expected& expected, const ibv_wc& completion,
 std::optional<DatagramEnd::Expected> DatagramEnd::take_expected(const ibv_wc& completion,
                                                                 const ReceiveWork& work) {
   while (!expected_.empty()) {
-    const Expected expected = std::move(expected_.front());
+    Expected expected = std::move(expected_.front());
     expected_.pop_front();
     if (!matches(expected, completion, work)) {
       if (!expected.perhaps) return std::nullopt;

@@ -100,8 +100,8 @@ bool SharedReceives::post() {
   post_at_ = {};
   note_low();
   const std::uint64_t count = world_.random().between(1, capacity_ - waiting_.size());
-  std::vector<std::vector<ibv_sge>> sges;
-  for (std::uint64_t i = 0; i < count; ++i) sges.push_back(make_receive());
+  std::vector<std::vector<ibv_sge>> sges(count);
+  for (std::vector<ibv_sge>& pieces : sges) pieces = make_receive();
   std::vector<ibv_recv_wr> wrs(count);
   for (std::uint64_t i = 0; i < count; ++i) {
     wrs[i].wr_id = waiting_[waiting_.size() - count + i].id;

@@ -152,7 +152,8 @@ class Side final : public ReceiveTaker {
   void drop_windows();
   void tend_windows();
   void try_wrong_bindings(const Window& window);
-  void retire(Window& window);
+  static void retire(Window& window);
+  [[nodiscard]] Window& window_of(const SendWork& work);
   [[nodiscard]] std::optional<std::size_t> find_window(Kind kind);
   [[nodiscard]] std::optional<Kind> choose_window_kind();
   [[nodiscard]] Binding choose_binding(const Window& window);

@@ -195,7 +195,8 @@ void Side::agree_receives(Terms& terms) {
   if (terms.shared) terms.receive_size = process_.shared_receives(*terms.shared).longest();
 }
 
-SharedReceives& Side::shared() const { return process_.shared_receives(*terms_.shared); }
+/// To be asked for only when there is one.
+SharedReceives& Side::shared() const { return process_.shared_receives(terms_.shared.value_or(0)); }
 
 /// One end's messages may use up what another's need: who sends to it has all patience.
 void Side::agree_patience() {

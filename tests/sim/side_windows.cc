@@ -83,9 +83,13 @@ void Side::try_wrong_bindings(const Window& window) {
 /// Its key opens nothing any more.
 void Side::retire(Window& window) {
   window.state = Window::State::kFree;
-  window.stale_key = window.key;
+  if (window.key == 0) return;
+  window.stale_key = std::exchange(window.key, 0);
   window.stale_address = window.address;
 }
+
+/// Of ours, that a request is about.
+Window& Side::window_of(const SendWork& work) { return windows_[work.window.value_or(0)]; }
 
 // Requests of its owner.
 
@@ -163,24 +167,20 @@ int Side::post_binding(const Window& window, std::uint32_t key, const ibv_mw_bin
 
 void Side::make_bind(SendWork& work) {
   work.window = find_window(Kind::kBind);
-  Window& window = windows_[*work.window];
+  Window& window = window_of(work);
   work.binding = choose_binding(window);
-  if (window.state == Window::State::kBound) {
-    retire(window);
-    if (random().below(4) == 0) {  // opens nothing any more
-      work.binding.mr = nullptr;
-      work.binding.region_address = 0;
-      work.binding.range.size = 0;
-    }
+  if (window.state == Window::State::kBound && random().below(4) == 0) {
+    work.binding.mr = nullptr;  // opens nothing any more
+    work.binding.region_address = 0;
+    work.binding.range.size = 0;
   }
   window.state = Window::State::kChanging;
 }
 
 void Side::make_local_invalidate(SendWork& work) {
   work.window = find_window(Kind::kLocalInv);
-  Window& window = windows_[*work.window];
+  Window& window = window_of(work);
   work.rkey = window.key;
-  retire(window);
   window.state = Window::State::kChanging;
 }
 
@@ -188,16 +188,15 @@ void Side::make_local_invalidate(SendWork& work) {
 /// before, since they may have to be asked again.
 void Side::make_send_invalidate(SendWork& work) {
   work.window = find_window(Kind::kSendInv);
-  Window& window = peer_->windows_[*work.window];
+  Window& window = peer_->window_of(work);
   work.rkey = window.key;
   work.fence = work.fence || window.users != 0;
-  peer_->retire(window);
   window.state = Window::State::kChanging;
   make_message(work, peer_->terms_.receive_size);
 }
 
 void Side::bind(SendWork& work) {
-  Window& window = windows_[*work.window];
+  const Window& window = window_of(work);
   const unsigned flags =
       flag_if(work.signaled, IBV_SEND_SIGNALED) | flag_if(work.fence, IBV_SEND_FENCE);
   const int status = post_binding(window, work.binding.key, info_of(work.binding), work.id, flags);
@@ -216,16 +215,18 @@ void Side::bind(SendWork& work) {
 /// A request about a window of ours, or through one of the peer's, has succeeded.
 void Side::settle_window(const SendWork& work) {
   if (work.kind == Kind::kBind) {
-    Window& window = windows_[*work.window];
+    Window& window = window_of(work);
     const Binding& binding = work.binding;
-    window.state = binding.range.size == 0 ? Window::State::kFree : Window::State::kBound;
+    retire(window);
+    ++world_.counters().windows_bound;
+    if (binding.range.size == 0) return;
+    window.state = Window::State::kBound;
     window.range = binding.range;
     window.address = binding.zero_based ? 0 : binding.region_address;
     window.access = binding.access;
     window.key = binding.key;
-    ++world_.counters().windows_bound;
   } else if (work.kind == Kind::kLocalInv) {
-    windows_[*work.window].state = Window::State::kFree;
+    retire(window_of(work));
     ++world_.counters().windows_invalidated;
   } else if (work.window && work.kind != Kind::kSendInv) {
     ++world_.counters().windowed;
@@ -236,7 +237,7 @@ void Side::settle_window(const SendWork& work) {
 void Side::leave_window(const SendWork& work) {
   const bool through = is_write(work.kind) || work.kind == Kind::kRead || is_atomic(work.kind);
   if (!through || !work.window || work.misdeed != Misdeed::kNone) return;
-  if (*work.window < peer_->windows_.size()) --peer_->windows_[*work.window].users;
+  if (!peer_->windows_.empty()) --peer_->window_of(work).users;
 }
 
 /// A message came that invalidates a window of ours.
@@ -250,7 +251,7 @@ void Side::check_invalidated(const Message& message, const ibv_wc& completion) {
     fail(fmt::format("message {}: key {:#x} was invalidated, must be {:#x}", message.number,
                      completion.invalidated_rkey, message.immediate));
   }
-  windows_[message.window].state = Window::State::kFree;
+  retire(windows_[message.window]);
   ++world_.counters().windows_invalidated_remotely;
 }
 
@@ -283,7 +284,7 @@ void Side::aim(SendWork& work, const Opening& opening) {
   work.remote_address = opening.address + (work.target.offset - opening.range.offset);
   work.rkey = opening.rkey;
   work.window = opening.window;
-  if (work.window) ++peer_->windows_[*work.window].users;
+  if (work.window) ++peer_->window_of(work).users;
 }
 
 // Misdeeds.
