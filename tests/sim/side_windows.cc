@@ -149,7 +149,7 @@ ibv_mw_bind_info Side::info_of(const Binding& binding) {
           .mw_access_flags = binding.access | flag_if(binding.zero_based, IBV_ACCESS_ZERO_BASED)};
 }
 
-/// The kernel's way for a window of each type; the status of posting.
+/// By the verb for its type; the status of posting.
 int Side::post_binding(const Window& window, std::uint32_t key, const ibv_mw_bind_info& info,
                        std::uint64_t id, unsigned flags) {
   if (window.mw->type == IBV_MW_TYPE_1) {
