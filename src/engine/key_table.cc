@@ -136,8 +136,8 @@ std::expected<Bytes, MemoryError> KeyTable::lookup_remote(std::uint32_t key, std
                                                           const KeyUser& user) const {
   const auto entry = find(key, user.pd);
   if (!entry) return std::unexpected(entry.error());
-  if ((*entry)->qp_number != 0 && (*entry)->qp_number != user.qp_number)
-    return std::unexpected(MemoryError::kAccess);
+  const bool others = (*entry)->qp_number != 0 && (*entry)->qp_number != user.qp_number;
+  if (others && !mutant(Mutant::kWindowForAll)) return std::unexpected(MemoryError::kAccess);
   return bytes_of((*entry)->key, address, length, access);
 }
 
@@ -171,7 +171,7 @@ std::expected<void, MemoryError> KeyTable::invalidate(std::uint32_t key, const K
   if (!entry) return std::unexpected(entry.error());
   if ((*entry)->key.window != WindowType::kType2 || (*entry)->qp_number != user.qp_number)
     return std::unexpected(MemoryError::kAccess);
-  unbind(entry_of(key));
+  if (!mutant(Mutant::kInvalidationIgnored)) unbind(entry_of(key));
   return {};
 }
 
@@ -195,6 +195,8 @@ std::expected<void, MemoryError> KeyTable::bind(const WindowBinding& binding, co
     window.key.base = byte_at(region->key, binding.address);
     window.key.address = (binding.access & kZeroBased) != 0 ? 0 : binding.address;
     window.key.length = binding.length;
+    if (mutant(Mutant::kWindowTooWide))
+      window.key.length = region->key.length - (binding.address - region->key.address);
     window.key.access = binding.access & kRemoteRights;
     window.region = region;
     window.qp_number = type == WindowType::kType2 ? user.qp_number : 0;

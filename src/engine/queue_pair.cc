@@ -153,7 +153,7 @@ void QueuePair::enter_error(bool keep_answers) {
   // With the fence of Shard::wants_receives(): either the flush sees a receive that is being
   // posted, or its poster sees the state.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (shares_receives()) raise(EventKind::kLastWqeReached);
+  if (shares_receives() && !mutant(Mutant::kLastReceiveUntold)) raise(EventKind::kLastWqeReached);
   if (!keep_answers) responder_.silence();
   // First the rest of the send queue, then the receive queue (engine.md, "Queue pairs and queues").
   if (mutant(Mutant::kFlushReversed)) {

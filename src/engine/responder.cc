@@ -114,7 +114,7 @@ void Responder::handle_unreliable(const wire::Packet& packet) {
   if (begins(packet.info().place)) {
     message_ = Message::kNone;
     dropping_ = false;
-  } else if (gap) {
+  } else if (gap && !mutant(Mutant::kUcGapIgnored)) {
     dropping_ = true;
   }
   if (!dropping_) execute(packet);
@@ -124,6 +124,7 @@ void Responder::handle_unreliable(const wire::Packet& packet) {
 void Responder::drop_message() {
   dropping_ = true;
   message_ = Message::kNone;
+  if (mutant(Mutant::kUcReceiveLost)) receive_taken_ = false;
 }
 
 /// The order of checks: PSN, opcode sequence, opcode and access, resources, length, rkey
@@ -386,11 +387,10 @@ void Responder::duplicate_read(const wire::Packet& packet) {
   const std::uint32_t end = psn_add(psn, packet_count(reth.dma_length, qp_.attributes().path_mtu));
   if (psn_distance(end, expected_psn_) > 0) return;
   const NumberedReceives* const target = named(packet);
-  if (target == nullptr)
-    return refuse_at(psn, wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
-  if (has_range(reth) && !core_.memory.lookup_remote(reth.rkey, reth.address, reth.dma_length,
-                                                     kRemoteRead, user(target->pd))) {
-    return refuse_at(psn, wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
+  if (target == nullptr ||
+      (has_range(reth) && !core_.memory.lookup_remote(reth.rkey, reth.address, reth.dma_length,
+                                                      kRemoteRead, user(target->pd)))) {
+    return refuse_again(psn);
   }
   suspect_path(psn, end);
   const Answer again{.kind = Answer::Kind::kRead,

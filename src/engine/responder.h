@@ -99,6 +99,7 @@ class Responder {
   void fail_receive(Status status);
   void refuse(wire::NakCode code, Status receive_status);
   void refuse_at(std::uint32_t psn, wire::NakCode code, Status receive_status);
+  void refuse_again(std::uint32_t psn);
   void answer_acknowledge();
   void answer_nak(wire::Aeth::Kind kind, std::uint8_t value, std::uint32_t psn);
   [[nodiscard]] bool push(const Answer& answer);

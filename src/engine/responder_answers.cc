@@ -112,6 +112,10 @@ bool Responder::send_read(TrainBatch& batch, Answer& answer) {
   if (size != 0) {
     const auto bytes = core_.memory.lookup_remote(answer.rkey, answer.address + offset, size,
                                                   kRemoteRead, user(answer.pd));
+    if (!bytes && answer.duplicate) {
+      refuse_again(answer.psn);
+      return true;
+    }
     if (!bytes || !present(*bytes)) {
       // The region or its memory went away since the request was checked: a NAK takes the place of
       // this answer and all later ones, whose requests then do not count as completed.

@@ -77,10 +77,19 @@ void Responder::forget(const ReceiveSource& receives) {
   receive_taken_ = false;
 }
 
+/// A repeated READ whose key opens nothing any more. The network may have repeated it, long after
+/// the requester used the answer and let its memory go: then nobody looks at this NAK. It tells a
+/// requester that does wait, and ends nothing here.
+void Responder::refuse_again(std::uint32_t psn) {
+  answer_nak(wire::Aeth::Kind::kNak, static_cast<std::uint8_t>(wire::NakCode::kRemoteAccessError),
+             psn);
+}
+
 void Responder::flush() {
   message_ = Message::kNone;
   fail_receive(Status::kFlushError);
-  if (qp_.shares_receives()) return;  // they stay for others
+  if (qp_.shares_receives() && !mutant(Mutant::kSharedReceivesFlushed))
+    return;  // they stay for others
   if (mutant(Mutant::kFlushSkipsReceives)) return;
   while (qp_.config().receives->take(receive_) == ReceiveSource::Taken::kYes) {
     receive_taken_ = true;

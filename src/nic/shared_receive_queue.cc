@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/mutants.h"
+
 namespace verbena::nic {
 
 SharedReceiveQueue::SharedReceiveQueue(const SrqInit& init, void* cookie, AsyncEvents& events)
@@ -51,7 +53,7 @@ engine::ReceiveSource::Taken SharedReceiveQueue::take(engine::ReceiveWqe& wqe, s
   std::unique_lock lock(mutex_);
   const Taken taken = queue_->take(wqe, size);
   const bool runs_out = taken == Taken::kYes && queue_->size() < limit_;
-  if (runs_out) limit_ = 0;
+  if (runs_out && !engine::mutant(engine::Mutant::kSharedLimitStays)) limit_ = 0;
   lock.unlock();
   if (runs_out) events_.raise({.kind = AsyncKind::kSrqLimitReached, .cookie = cookie_}, &ledger_);
   return taken;
