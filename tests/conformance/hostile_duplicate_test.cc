@@ -133,8 +133,10 @@ TEST_F(Duplicates, ReadsWithABadKeyAreRefused) {
   wire::Packet packet = victim.read(kPsn + 2, 2048);
   packet.reth.address = Victim::kAddress + Victim::kLength - 2047;
   const auto answers = victim.ask(packet);
-  expect_outcome(victim, answers, Outcome::kNakAccess, kPsn + 2);
-  victim.expect_untouched();
+  EXPECT_EQ(outcome_of(answers), Outcome::kNakAccess);
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers.front().packet.bth.psn, kPsn + 2);
+  expect_nothing_happened();  // the network may have repeated it: it ends nothing
 }
 
 /// The saved result is sent again, with its own PSN; an unknown duplicate is dropped (engine.md,
