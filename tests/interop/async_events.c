@@ -197,14 +197,13 @@ static void shared_fails(void) {
   need(domain != NULL, "ibv_open_xrcd");
   struct ibv_cq* small = ibv_create_cq(loop.context, 1, NULL, NULL, 0);
   need(small != NULL && small->cqe < kLoopDepth, "a small completion queue");
-  struct ibv_srq_init_attr_ex init = {
-      .attr = {.max_wr = kLoopDepth, .max_sge = 1},
-      .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
-                   IBV_SRQ_INIT_ATTR_CQ,
-      .srq_type = IBV_SRQT_XRC,
-      .pd = loop.pd,
-      .xrcd = domain,
-      .cq = small};
+  struct ibv_srq_init_attr_ex init = {.attr = {.max_wr = kLoopDepth, .max_sge = 1},
+                                      .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+                                                   IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+                                      .srq_type = IBV_SRQT_XRC,
+                                      .pd = loop.pd,
+                                      .xrcd = domain,
+                                      .cq = small};
   struct ibv_srq* srq = ibv_create_srq_ex(loop.context, &init);
   uint32_t number = 0;
   need(srq != NULL && ibv_get_srq_num(srq, &number) == 0, "ibv_create_srq_ex");

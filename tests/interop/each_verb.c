@@ -69,19 +69,17 @@ struct verb {
 };
 
 // Each stands in a section of its own, which is the table of all.
-#define VERB(name, ...)                                                   \
-  static void call_##name(void) { (void)(__VA_ARGS__); }                  \
-  static const struct verb entry_##name                                   \
-      __attribute__((section("verbs"), used, aligned(sizeof(void*)))) = { \
-          #name, &call_##name};
+#define VERB(name, ...)                                  \
+  static void call_##name(void) { (void)(__VA_ARGS__); } \
+  static const struct verb entry_##name                  \
+      __attribute__((section("verbs"), used, aligned(sizeof(void*)))) = {#name, &call_##name};
 VERB(_ibv_query_gid_ex, _ibv_query_gid_ex(loop.context, 1, 0, (void*)&room, 0, 24))
 VERB(_ibv_query_gid_table, _ibv_query_gid_table(loop.context, (void*)&room, 8, 0, 24))
-VERB(ibv_ack_async_event, (ibv_modify_qp(loop.qp[0],
-                                         &(struct ibv_qp_attr){.qp_state = IBV_QPS_SQD,
-                                                               .en_sqd_async_notify = 1},
-                                         IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY),
-                           ibv_get_async_event(loop.context, (void*)&room),
-                           ibv_ack_async_event((void*)&room)))
+VERB(ibv_ack_async_event,
+     (ibv_modify_qp(loop.qp[0],
+                    &(struct ibv_qp_attr){.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1},
+                    IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY),
+      ibv_get_async_event(loop.context, (void*)&room), ibv_ack_async_event((void*)&room)))
 VERB(ibv_ack_cq_events, ibv_ack_cq_events(loop.cq, 0))
 VERB(ibv_alloc_pd, ibv_alloc_pd(loop.context))
 VERB(ibv_attach_mcast, ibv_attach_mcast(datagrams, &gid, 0))
@@ -109,11 +107,12 @@ VERB(ibv_dontfork_range, ibv_dontfork_range(&room, sizeof room))
 VERB(ibv_event_type_str, ibv_event_type_str((enum ibv_event_type)99))
 VERB(ibv_fork_init, ibv_fork_init())
 VERB(ibv_free_device_list, ibv_free_device_list(ibv_get_device_list(NULL)))
-VERB(ibv_get_async_event, (loop_send(&loop), ibv_modify_qp(loop.qp[0],
-                                         &(struct ibv_qp_attr){.qp_state = IBV_QPS_SQD,
-                                                               .en_sqd_async_notify = 1},
-                                         IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY),
-                           ibv_get_async_event(loop.context, (void*)&room)))
+VERB(ibv_get_async_event,
+     (loop_send(&loop),
+      ibv_modify_qp(loop.qp[0],
+                    &(struct ibv_qp_attr){.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1},
+                    IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY),
+      ibv_get_async_event(loop.context, (void*)&room)))
 VERB(ibv_get_cq_event, (ibv_req_notify_cq(loop.cq, 0), loop_send(&loop),
                         ibv_get_cq_event(loop.channel, (void*)&room, (void*)(room.bytes + 8))))
 VERB(ibv_get_device_guid, ibv_get_device_guid(device()))
@@ -155,8 +154,8 @@ VERB(ibv_rereg_mr, ibv_rereg_mr(loop.mr, ~0, loop.pd, &room, sizeof room, 0))
 VERB(ibv_resize_cq, ibv_resize_cq(loop.cq, 0))
 VERB(ibv_resolve_eth_l2_from_gid,
      ibv_resolve_eth_l2_from_gid(loop.context,
-                                 &(struct ibv_ah_attr){.is_global = 1, .port_num = 1,
-                                                       .grh = {.dgid = gid}},
+                                 &(struct ibv_ah_attr){
+                                     .is_global = 1, .port_num = 1, .grh = {.dgid = gid}},
                                  room.bytes, (void*)(room.bytes + 8)))
 VERB(ibv_set_ece, ibv_set_ece(loop.qp[0], (void*)&room))
 VERB(ibv_unimport_dm,
