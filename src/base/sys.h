@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -32,6 +33,9 @@ inline int bind(int fd, const sockaddr* address, socklen_t size) {
 }
 inline int connect(int fd, const sockaddr* address, socklen_t size) {
   return static_cast<int>(::syscall(SYS_connect, fd, address, size));
+}
+inline int statx(int directory, const char* path, int flags, unsigned mask, struct statx* to) {
+  return static_cast<int>(::syscall(SYS_statx, directory, path, flags, mask, to));
 }
 inline int listen(int fd, int backlog) {
   return static_cast<int>(::syscall(SYS_listen, fd, backlog));

@@ -15,9 +15,6 @@ int compat_query_port(ibv_context* context, std::uint8_t port_num, _compat_ibv_p
   return query_port(context, port_num, reinterpret_cast<ibv_port_attr*>(attr), kCompatPortAttrSize);
 }
 
-// ibv_close_xrcd is called without a check, although nobody can have a domain that is not there.
-int close_xrcd(ibv_xrcd* /*domain*/) { return EOPNOTSUPP; }
-
 void set_operations(verbs_context& context) {
   ibv_context_ops& ops = context.context.ops;
   ops._compat_query_device = &query_device;
@@ -37,7 +34,18 @@ void set_operations(verbs_context& context) {
   context.create_cq_ex = &create_cq_ex;
   context.create_srq_ex = &create_srq_ex;
   context.create_qp_ex = &create_qp_ex;
+  context.open_qp = &open_qp;
+  context.open_xrcd = &open_xrcd;
   context.close_xrcd = &close_xrcd;
+  context.get_srq_num = &get_srq_num;
+  context.alloc_dm = &alloc_dm;
+  context.free_dm = &free_dm;
+  context.reg_dm_mr = &reg_dm_mr;
+  context.alloc_null_mr = &alloc_null_mr;
+  context.alloc_td = &alloc_td;
+  context.dealloc_td = &dealloc_td;
+  context.alloc_parent_domain = &alloc_parent_domain;
+  context.advise_mr = &advise_mr;
 }
 
 Result<ibv_context*> open_device(Device& device) {
@@ -47,7 +55,8 @@ Result<ibv_context*> open_device(Device& device) {
     return std::unexpected(opened.error());
   }
   watch_faults();
-  auto context = std::make_unique<Context>(device, std::move(*opened));
+  auto command = VERBENA_TRY(make_command_file());
+  auto context = std::make_unique<Context>(device, std::move(*opened), std::move(command));
   enter_context(*context);
   return context.release()->plain();
 }
@@ -60,15 +69,16 @@ verbs_ex_private* context_mark() {
   return reinterpret_cast<verbs_ex_private*>(mark.data());
 }
 
-Context::Context(Device& the_device, std::unique_ptr<nic::Nic> the_nic)
+Context::Context(Device& the_device, std::shared_ptr<nic::Nic> the_nic, sys::OwnedFd command_fd)
     : verbs_context{},
       device(&the_device),
       nic(std::move(the_nic)),
+      identity(command_file(command_fd.get()).value_or(FileIdentity{})),
       generation(process_generation()) {
   sz = sizeof(verbs_context);
   priv = context_mark();
   context.device = device;
-  context.cmd_fd = -1;
+  context.cmd_fd = command_fd.release();
   context.async_fd = nic->async_notifier().descriptor();
   context.num_comp_vectors = 1;
   context.abi_compat = __VERBS_ABI_IS_EXTENDED;
@@ -76,13 +86,18 @@ Context::Context(Device& the_device, std::unique_ptr<nic::Nic> the_nic)
   set_operations(*this);
 }
 
+// The program may have closed the descriptor, and have another file under its number by now.
+Context::~Context() {
+  if (command_file(context.cmd_fd) == identity) sys::close(context.cmd_fd);
+}
+
 namespace {
 
 Result<void> close_device(Context& context) {
-  leave_context(context);
+  const bool shared = leave_context(context);
   if (is_dead(context.generation))
     return {};  // the NIC is the parent's; what is left here must not be touched
-  destroy_leftovers(context);
+  if (!shared) destroy_leftovers(context);
   delete &context;
   return {};
 }
@@ -101,10 +116,6 @@ VERBENA_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
 VERBENA_EXPORT int ibv_close_device(ibv_context* context) {
   if (!is_ours(context)) return real::call<"ibv_close_device">(&ibv_close_device, context);
   return minus_one_of("ibv_close_device", [&] { return close_device(Context::of(context)); });
-}
-
-VERBENA_EXPORT ibv_context* ibv_import_device(int cmd_fd) {
-  return real::call<"ibv_import_device">(&ibv_import_device, cmd_fd);
 }
 
 }  // namespace verbena::compat

@@ -56,20 +56,32 @@ std::uint64_t read_completion_ts(ibv_cq_ex* cq) {
   return static_cast<std::uint64_t>(Cq::of(cq).nic->host().now().time_since_epoch().count());
 }
 
+/// The parent domain that a completion queue is made with; null for none.
+Result<nic::ProtectionDomain*> parent_of(ibv_context* context, const ibv_cq_init_attr_ex& attr) {
+  if ((attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) == 0) return nullptr;
+  if (attr.parent_domain == nullptr || attr.parent_domain->context != context)
+    return fail(std::errc::invalid_argument, "no parent domain of this context");
+  nic::ProtectionDomain* const domain = Pd::of(attr.parent_domain).domain;
+  if (domain->base == nullptr)
+    return fail(std::errc::invalid_argument, "the protection domain is no parent domain");
+  return domain;
+}
+
 Result<ibv_cq_ex*> create_extended(ibv_context* context, const ibv_cq_init_attr_ex& attr) {
-  constexpr std::uint32_t kKnown = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+  constexpr std::uint32_t kKnown = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
   // It allows us to do less than we do.
   constexpr std::uint32_t kKnownFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
   if ((attr.comp_mask & ~kKnown) != 0)
     return fail(std::errc::operation_not_supported, "unknown comp_mask");
-  if ((attr.comp_mask & kKnown) != 0 && (attr.flags & ~kKnownFlags) != 0) {
+  if ((attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && (attr.flags & ~kKnownFlags) != 0) {
     return fail(std::errc::operation_not_supported, "a flag that this device does not have");
   }
   if ((attr.wc_flags & ~kFields) != 0) {
     return fail(std::errc::operation_not_supported, "a field that completions here do not have");
   }
-  Cq& cq =
-      *VERBENA_TRY(create_cq(context, attr.cqe, attr.cq_context, attr.channel, attr.comp_vector));
+  nic::ProtectionDomain* const parent = VERBENA_TRY(parent_of(context, attr));
+  Cq& cq = *VERBENA_TRY(
+      create_cq(context, attr.cqe, attr.cq_context, attr.channel, attr.comp_vector, parent));
   cq.start_poll = &start_poll;
   cq.next_poll = &next_poll;
   cq.end_poll = &end_poll;

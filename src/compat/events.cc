@@ -138,7 +138,7 @@ void acknowledge_async(const ibv_async_event& event) {
     }
     case Subject::kQp: {
       Qp& qp = Qp::of(event.element.qp);
-      if (!is_dead(qp.generation)) qp.nic->acknowledge(qp.pair, take_back(qp, 1));
+      if (!is_dead(qp.generation)) qp.nic->acknowledge(qp.pair, take_back(qp, 1), &qp);
       break;
     }
     case Subject::kSrq: {

@@ -10,8 +10,13 @@
 
 #include "base/result.h"
 #include "compat/abi.h"
+#include "compat/command_file.h"
+#include "compat/mapping.h"
 #include "compat/process.h"
+#include "compat/program_memory.h"
+#include "nic/device_memory.h"
 #include "nic/nic.h"
+#include "nic/xrc_domain.h"
 
 /// The C objects that programs hold, each the head of ours: a program's `ibv_pd*` is a `Pd*`.
 ///
@@ -34,16 +39,30 @@ struct Device : ibv_device {
   int index;  ///< what ibv_get_device_index tells
 };
 
+/// A thread domain. Threads are kept apart by locks here, whether a program does so itself or not.
+struct Td : ibv_td {
+  std::atomic<std::uint32_t> uses{0};  ///< parent domains with it
+
+  [[nodiscard]] static Td& of(ibv_td* td) { return static_cast<Td&>(*td); }
+};
+
 struct Pd : ibv_pd {
   nic::ProtectionDomain* domain = nullptr;
+  Td* td = nullptr;                         ///< of a parent domain, if it has one
+  std::unique_ptr<ProgramMemory> memory{};  ///< likewise
   std::list<Pd*>::iterator place{};
 
   [[nodiscard]] static Pd& of(ibv_pd* pd) { return static_cast<Pd&>(*pd); }
 };
 
+/// What lies behind a region.
+enum class Backing : std::uint8_t { kProgram, kAllOfIt, kDevice, kNothing, kDmaBuf };
+
 struct Mr : ibv_mr {
   nic::MemoryRegion* region = nullptr;
-  std::uint64_t iova = 0;
+  Backing backing = Backing::kProgram;
+  std::byte* first = nullptr;  ///< of the program's memory; `addr` of an imported region is null
+  Mapping mapping{};           ///< of a dma-buf
   unsigned int access = 0;
   std::list<Mr*>::iterator place{};
 
@@ -55,6 +74,14 @@ struct Mw : ibv_mw {
   std::list<Mw*>::iterator place{};
 
   [[nodiscard]] static Mw& of(ibv_mw* mw) { return static_cast<Mw&>(*mw); }
+};
+
+struct Dm : ibv_dm {
+  std::shared_ptr<nic::DeviceMemory> memory{};
+  std::uint32_t generation = 0;  ///< of the process that allocated it
+  std::list<Dm*>::iterator place{};
+
+  [[nodiscard]] static Dm& of(ibv_dm* dm) { return static_cast<Dm&>(*dm); }
 };
 
 struct Ah : ibv_ah {
@@ -93,6 +120,14 @@ struct Cq : ibv_cq_ex {
 static_assert(offsetof(ibv_cq_ex, async_events_completed) ==
               offsetof(ibv_cq, async_events_completed));
 
+/// An XRC domain, as it was opened once.
+struct Xrcd : ibv_xrcd {
+  nic::XrcDomain* domain = nullptr;
+  std::list<Xrcd*>::iterator place{};
+
+  [[nodiscard]] static Xrcd& of(ibv_xrcd* domain) { return static_cast<Xrcd&>(*domain); }
+};
+
 /// A shared receive queue.
 struct Srq : ibv_srq {
   nic::Nic* nic = nullptr;
@@ -102,12 +137,14 @@ struct Srq : ibv_srq {
   std::atomic<std::uint32_t> unacknowledged{0};
   std::list<Srq*>::iterator place{};
 
+  [[nodiscard]] bool is_xrc() const { return nic->number(queue) != 0; }
   [[nodiscard]] static Srq& of(ibv_srq* srq) { return static_cast<Srq&>(*srq); }
 };
 
 struct WorkBuilder;
 
-/// A queue pair begins like an ibv_qp, and always has room for the extended interface.
+/// A queue pair begins like an ibv_qp, and always has room for the extended interface. An XRC_RECV
+/// queue pair may have several, each of which is a cookie of its own to the NIC.
 struct Qp : ibv_qp_ex {
   ~Qp();
 
@@ -129,21 +166,25 @@ struct Qp : ibv_qp_ex {
 };
 static_assert(offsetof(ibv_qp_ex, qp_base) == 0);
 
-/// An open device: one NIC.
+/// An open device: one NIC, which contexts share that are imported from each other.
 struct Context : verbs_context {
-  Context(Device& the_device, std::unique_ptr<nic::Nic> the_nic);
+  Context(Device& the_device, std::shared_ptr<nic::Nic> the_nic, sys::OwnedFd command_fd);
+  ~Context();
 
   Device* device;
-  std::unique_ptr<nic::Nic> nic;
+  std::shared_ptr<nic::Nic> nic;  ///< shared with those that were imported from this one
+  FileIdentity identity;          ///< of cmd_fd, the same in all of them
   std::uint32_t generation;
 
   std::mutex objects_lock{};
   std::list<Pd*> pds{};
   std::list<Mr*> mrs{};
   std::list<Mw*> mws{};
+  std::list<Dm*> dms{};
   std::list<Ah*> ahs{};
   std::list<Channel*> channels{};
   std::list<Cq*> cqs{};
+  std::list<Xrcd*> xrcds{};
   std::list<Srq*> srqs{};
   std::list<Qp*> qps{};
 
@@ -198,6 +239,16 @@ int req_notify_cq(ibv_cq* cq, int solicited_only) noexcept;
 ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) noexcept;
 int dealloc_mw(ibv_mw* mw) noexcept;
 int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) noexcept;
+ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr) noexcept;
+int free_dm(ibv_dm* dm) noexcept;
+ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, std::uint64_t offset, std::size_t length,
+                  unsigned int access) noexcept;
+ibv_mr* alloc_null_mr(ibv_pd* pd) noexcept;
+ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) noexcept;
+int dealloc_td(ibv_td* td) noexcept;
+ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr) noexcept;
+int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* sg_list,
+              std::uint32_t num_sge) noexcept;
 int query_port(ibv_context* context, std::uint8_t port_num, ibv_port_attr* attr,
                std::size_t size) noexcept;
 int query_device(ibv_context* context, ibv_device_attr* attr) noexcept;
@@ -207,6 +258,10 @@ int query_rt_values(ibv_context* context, ibv_values_ex* values) noexcept;
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) noexcept;
 ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) noexcept;
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) noexcept;
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) noexcept;
+ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr) noexcept;
+int close_xrcd(ibv_xrcd* domain) noexcept;
+int get_srq_num(ibv_srq* srq, std::uint32_t* number) noexcept;
 
 /// Destroys what a program left behind in a context, users before what they use. The C objects
 /// stay, since the program may still hold them.

@@ -28,10 +28,49 @@ void enter_context(Context& context) {
   open.contexts.push_back(&context);
 }
 
-void leave_context(Context& context) {
+bool leave_context(Context& context) {
   OpenContexts& open = open_contexts();
   const std::scoped_lock lock(open.lock);
   std::erase(open.contexts, &context);
+  if (is_dead(context.generation)) return false;
+  const auto heir = std::ranges::find(open.contexts, context.nic, &Context::nic);
+  if (heir == open.contexts.end()) return false;
+  const std::scoped_lock objects((*heir)->objects_lock, context.objects_lock);
+  const auto bequeath = [&](auto Context::* list) {
+    ((*heir)->*list).splice(((*heir)->*list).end(), context.*list);
+  };
+  bequeath(&Context::pds);
+  bequeath(&Context::mrs);
+  bequeath(&Context::mws);
+  bequeath(&Context::dms);
+  bequeath(&Context::ahs);
+  bequeath(&Context::channels);
+  bequeath(&Context::cqs);
+  bequeath(&Context::srqs);
+  bequeath(&Context::qps);
+  return true;
+}
+
+Result<Origin> find_origin(const FileIdentity& identity) {
+  OpenContexts& open = open_contexts();
+  const std::scoped_lock lock(open.lock);
+  const auto found = std::ranges::find(open.contexts, identity, &Context::identity);
+  if (found == open.contexts.end()) {
+    return fail(std::errc::operation_not_supported,
+                "the device was opened by another process, whose memory is out of reach");
+  }
+  static_cast<void>(VERBENA_TRY(alive((*found)->plain())));
+  return Origin{.device = (*found)->device, .nic = (*found)->nic};
+}
+
+void for_sharing(const Context& context, const std::function<bool(Context&)>& visit) {
+  OpenContexts& open = open_contexts();
+  const std::scoped_lock lock(open.lock);
+  for (Context* sharing : open.contexts) {
+    if (sharing->nic != context.nic) continue;
+    const std::scoped_lock objects(sharing->objects_lock);
+    if (visit(*sharing)) return;
+  }
 }
 
 void flush_contexts() {

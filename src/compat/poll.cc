@@ -37,6 +37,7 @@ static_assert(of(engine::CompletionOpcode::kWrite) == IBV_WC_RDMA_WRITE);
 static_assert(of(engine::CompletionOpcode::kRead) == IBV_WC_RDMA_READ);
 static_assert(of(engine::CompletionOpcode::kCompareSwap) == IBV_WC_COMP_SWAP);
 static_assert(of(engine::CompletionOpcode::kFetchAdd) == IBV_WC_FETCH_ADD);
+static_assert(of(engine::CompletionOpcode::kAtomicWrite) == IBV_WC_ATOMIC_WRITE);
 static_assert(of(engine::CompletionOpcode::kLocalInvalidate) == IBV_WC_LOCAL_INV);
 static_assert(of(engine::CompletionOpcode::kReceive) == IBV_WC_RECV);
 static_assert(of(engine::CompletionOpcode::kReceiveWriteWithImm) == IBV_WC_RECV_RDMA_WITH_IMM);

@@ -23,6 +23,8 @@ int set_arguments(engine::SendRequest& request, const Qp& qp, const ibv_send_wr&
     case IBV_WR_RDMA_WRITE_WITH_IMM: request.immediate = be32toh(wr.imm_data); [[fallthrough]];
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_READ:
+    case IBV_WR_ATOMIC_WRITE:
+      if (wr.opcode == IBV_WR_ATOMIC_WRITE && wr.num_sge <= 0) return EINVAL;
       request.remote_address = wr.wr.rdma.remote_addr;
       request.rkey = wr.wr.rdma.rkey;
       return 0;
@@ -54,6 +56,10 @@ int post_one(Qp& qp, const ibv_send_wr& wr) {
         error != 0) {
       return error;
     }
+  }
+  if (type == IBV_QPT_XRC_SEND) {
+    if (const int error = set_remote_srq(request, wr.qp_type.xrc.remote_srqn); error != 0)
+      return error;
   }
   if (wr.num_sge < 0 || static_cast<std::uint32_t>(wr.num_sge) > qp.max_send_sge) return EINVAL;
   PieceScratch pieces(static_cast<std::size_t>(wr.num_sge));
@@ -91,16 +97,17 @@ int post_chain(Object& object, Request* wr, Request** bad_wr) {
 }
 
 template <typename Request>
-int refuse_dead(Request* wr, Request** bad_wr) {
+int refuse(Request* wr, Request** bad_wr, int error) {
   if (bad_wr != nullptr) *bad_wr = wr;
-  return EIO;
+  return error;
 }
 
 }  // namespace
 
 int post_send(ibv_qp* c_qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) noexcept {
   Qp& qp = Qp::of(c_qp);
-  if (is_dead(qp.generation)) return refuse_dead(wr, bad_wr);
+  if (is_dead(qp.generation)) return refuse(wr, bad_wr, EIO);
+  if (c_qp->send_cq == nullptr) return refuse(wr, bad_wr, EINVAL);
   hand_over(&Cq::of(c_qp->send_cq));
   const int error = post_chain(qp, wr, bad_wr);
   qp.nic->ring(qp.pair);
@@ -109,7 +116,8 @@ int post_send(ibv_qp* c_qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) noexcept {
 
 int post_receive(ibv_qp* c_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {
   Qp& qp = Qp::of(c_qp);
-  if (is_dead(qp.generation)) return refuse_dead(wr, bad_wr);
+  if (is_dead(qp.generation)) return refuse(wr, bad_wr, EIO);
+  if (c_qp->recv_cq == nullptr) return refuse(wr, bad_wr, EINVAL);
   hand_over(&Cq::of(c_qp->recv_cq));
   const int error = post_chain(qp, wr, bad_wr);
   qp.nic->ring(qp.pair);
@@ -118,7 +126,7 @@ int post_receive(ibv_qp* c_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {
 
 int post_srq_receive(ibv_srq* c_srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {
   Srq& srq = Srq::of(c_srq);
-  if (is_dead(srq.generation)) return refuse_dead(wr, bad_wr);
+  if (is_dead(srq.generation)) return refuse(wr, bad_wr, EIO);
   return post_chain(srq, wr, bad_wr);
 }
 

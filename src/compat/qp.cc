@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue pairs: ibv_create_qp(3), ibv_create_qp_ex(3), ibv_modify_qp(3), ibv_query_qp(3).
+// Queue pairs: ibv_create_qp(3), ibv_create_qp_ex(3), ibv_open_qp(3), ibv_modify_qp(3),
+// ibv_query_qp(3).
 #include "compat/errno.h"
 #include "compat/objects.h"
 #include "compat/qp_attributes.h"
@@ -12,98 +13,148 @@ namespace {
 static_assert(static_cast<int>(engine::QpType::kRc) == IBV_QPT_RC);
 static_assert(static_cast<int>(engine::QpType::kUc) == IBV_QPT_UC);
 static_assert(static_cast<int>(engine::QpType::kUd) == IBV_QPT_UD);
+static_assert(static_cast<int>(engine::QpType::kXrcSend) == IBV_QPT_XRC_SEND);
+static_assert(static_cast<int>(engine::QpType::kXrcReceive) == IBV_QPT_XRC_RECV);
 
+bool is_here(const ibv_context* context, const auto* object) {
+  return object != nullptr && object->context == context;
+}
+
+/// Of everything but an XRC target, which has none of it.
 Result<nic::QpInit> to_init(ibv_pd& pd, const ibv_qp_init_attr& attr) {
   const std::uint32_t type = number_of(attr.qp_type);
-  if (type != IBV_QPT_RC && type != IBV_QPT_UC && type != IBV_QPT_UD) {
-    return fail(std::errc::operation_not_supported, "queue pairs are RC, UC or UD");
-  }
-  if (attr.send_cq == nullptr || attr.recv_cq == nullptr) {
-    return fail(std::errc::invalid_argument, "a queue pair needs two completion queues");
-  }
-  if (attr.send_cq->context != pd.context || attr.recv_cq->context != pd.context) {
-    return fail(std::errc::invalid_argument, "a completion queue belongs to another context");
-  }
-  if (attr.srq != nullptr && attr.srq->context != pd.context) {
-    return fail(std::errc::invalid_argument, "the shared receive queue is of another context");
-  }
+  if (type != IBV_QPT_RC && type != IBV_QPT_UC && type != IBV_QPT_UD && type != IBV_QPT_XRC_SEND)
+    return fail(std::errc::operation_not_supported, "queue pairs are RC, UC, UD or XRC");
+  const bool receives = type != IBV_QPT_XRC_SEND;
+  if (!is_here(pd.context, attr.send_cq) || (receives && !is_here(pd.context, attr.recv_cq)))
+    return fail(std::errc::invalid_argument, "a queue pair needs completion queues of its context");
+  const bool shares = receives && attr.srq != nullptr;
+  if (shares && (!is_here(pd.context, attr.srq) || Srq::of(attr.srq).is_xrc()))
+    return fail(std::errc::invalid_argument, "no basic shared receive queue of this context");
   nic::QpInit init;
   init.type = static_cast<engine::QpType>(type);
   init.pd = Pd::of(&pd).domain;
   init.send_cq = Cq::of(attr.send_cq).queue;
-  init.receive_cq = Cq::of(attr.recv_cq).queue;
-  if (attr.srq != nullptr) init.srq = Srq::of(attr.srq).queue;
   init.max_send_wr = attr.cap.max_send_wr;
-  init.max_receive_wr = attr.cap.max_recv_wr;
   init.max_send_sge = attr.cap.max_send_sge;
-  init.max_receive_sge = attr.cap.max_recv_sge;
   init.max_inline = attr.cap.max_inline_data;
   init.signal_all = attr.sq_sig_all != 0;
+  if (!receives) return init;
+  init.receive_cq = Cq::of(attr.recv_cq).queue;
+  if (shares) init.srq = Srq::of(attr.srq).queue;
+  init.max_receive_wr = attr.cap.max_recv_wr;
+  init.max_receive_sge = attr.cap.max_recv_sge;
   return init;
 }
 
-void set_public_part(Qp& qp, ibv_pd& pd, const ibv_qp_init_attr& attr, std::uint32_t number) {
+/// Fills in what programs see of a queue pair that the NIC has made or opened for `qp`.
+void set_public_part(Qp& qp, ibv_context* context, ibv_pd* pd, const ibv_qp_init_attr& attr) {
+  const bool receives = attr.qp_type != IBV_QPT_XRC_SEND;
   ibv_qp& base = qp.qp_base;
-  base.context = pd.context;
+  base.context = context;
   base.qp_context = attr.qp_context;
-  base.pd = &pd;
+  base.pd = pd;
   base.send_cq = attr.send_cq;
-  base.recv_cq = attr.recv_cq;
-  base.srq = attr.srq;
-  base.qp_num = number;
-  base.handle = number;
+  base.recv_cq = receives ? attr.recv_cq : nullptr;
+  base.srq = receives ? attr.srq : nullptr;
+  base.qp_num = base.handle = qp.nic->number(qp.pair);
   base.state = IBV_QPS_RESET;
   base.qp_type = attr.qp_type;
   pthread_mutex_init(&base.mutex, nullptr);
   pthread_cond_init(&base.cond, nullptr);
+  qp.init = attr;
+  qp.max_send_sge = attr.cap.max_send_sge;
+  qp.max_receive_sge = attr.cap.max_recv_sge;
 }
 
-Result<Qp*> create_qp(ibv_pd& pd, ibv_qp_init_attr& attr) {
-  Context& ours = *VERBENA_TRY(alive(pd.context));
-  nic::QpInit init = VERBENA_TRY(to_init(pd, attr));
+/// `pd` is null for an XRC target.
+Result<Qp*> create_qp(ibv_context* context, ibv_pd* pd, nic::QpInit init, ibv_qp_init_attr& attr) {
+  Context& ours = *VERBENA_TRY(alive(context));
   auto qp = std::make_unique<Qp>();
   qp->nic = ours.nic.get();
+  qp->generation = ours.generation;
   qp->pair = VERBENA_TRY(ours.nic->create_qp(init, qp.get()));
   attr.cap = {init.max_send_wr, init.max_receive_wr, init.max_send_sge, init.max_receive_sge,
               init.max_inline};
-  qp->init = attr;
-  qp->generation = ours.generation;
-  qp->max_send_sge = init.max_send_sge;
-  qp->max_receive_sge = init.max_receive_sge;
-  set_public_part(*qp, pd, attr, ours.nic->number(qp->pair));
+  set_public_part(*qp, context, pd, attr);
   enter(ours, &Context::qps, *qp);
   return qp.release();
 }
 
-Result<ibv_qp*> create_extended(ibv_context* context, ibv_qp_init_attr_ex& attr) {
-  constexpr std::uint32_t kKnown =
-      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-  if ((attr.comp_mask & ~kKnown) != 0)
-    return fail(std::errc::operation_not_supported, "unknown comp_mask");
-  if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr.pd == nullptr ||
-      attr.pd->context != context) {
-    return fail(std::errc::invalid_argument, "no protection domain of this context");
-  }
-  if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0) {
-    return fail(std::errc::operation_not_supported, "no create flag is supported");
-  }
-  const bool builds = (attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
-  if (builds) VERBENA_TRY(check_send_operations(number_of(attr.qp_type), attr.send_ops_flags));
+Result<Qp*> create_plain(ibv_pd& pd, ibv_qp_init_attr& attr) {
+  return create_qp(pd.context, &pd, VERBENA_TRY(to_init(pd, attr)), attr);
+}
 
+/// Nothing but the domain matters of what is given for a target (ibv_create_qp_ex(3)).
+Result<Qp*> create_target(ibv_context* context, const ibv_qp_init_attr_ex& attr) {
+  if ((attr.comp_mask & IBV_QP_INIT_ATTR_XRCD) == 0 || !is_here(context, attr.xrcd))
+    return fail(std::errc::invalid_argument, "no XRC domain of this context");
+  ibv_qp_init_attr plain{};
+  plain.qp_context = attr.qp_context;
+  plain.qp_type = attr.qp_type;
+  return create_qp(context, nullptr,
+                   {.type = engine::QpType::kXrcReceive, .domain = Xrcd::of(attr.xrcd).domain},
+                   plain);
+}
+
+Result<Qp*> create_from_extended(ibv_context* context, ibv_qp_init_attr_ex& attr) {
+  if (attr.qp_type == IBV_QPT_XRC_RECV) {
+    Qp* const target = VERBENA_TRY(create_target(context, attr));
+    attr.cap = target->init.cap;
+    return target;
+  }
+  if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || !is_here(context, attr.pd))
+    return fail(std::errc::invalid_argument, "no protection domain of this context");
   // The extended attributes begin with the plain ones, as the header's ibv_create_qp_ex relies on.
   static_assert(offsetof(ibv_qp_init_attr_ex, comp_mask) ==
                 offsetof(ibv_qp_init_attr, sq_sig_all) + sizeof(int));
   ibv_qp_init_attr plain;
   std::memcpy(&plain, &attr, sizeof plain);
-  Qp* const qp = VERBENA_TRY(create_qp(*attr.pd, plain));
+  Qp* const qp = VERBENA_TRY(create_plain(*attr.pd, plain));
   attr.cap = plain.cap;
+  return qp;
+}
+
+Result<ibv_qp*> create_extended(ibv_context* context, ibv_qp_init_attr_ex& attr) {
+  constexpr std::uint32_t kKnown = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
+                                   IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  if ((attr.comp_mask & ~kKnown) != 0)
+    return fail(std::errc::operation_not_supported, "unknown comp_mask");
+  if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0)
+    return fail(std::errc::operation_not_supported, "no create flag is supported");
+  const bool builds = (attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+  if (builds) VERBENA_TRY(check_send_operations(number_of(attr.qp_type), attr.send_ops_flags));
+  Qp* const qp = VERBENA_TRY(create_from_extended(context, attr));
   if (builds) install_work_builder(*qp);
   return qp->plain();
 }
 
+Result<ibv_qp*> open_target(ibv_context* context, const ibv_qp_open_attr& attr) {
+  Context& ours = *VERBENA_TRY(alive(context));
+  constexpr std::uint32_t kNeeded =
+      IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+  if (attr.comp_mask >= IBV_QP_OPEN_ATTR_RESERVED)
+    return fail(std::errc::operation_not_supported, "unknown comp_mask");
+  if ((attr.comp_mask & kNeeded) != kNeeded || !is_here(context, attr.xrcd))
+    return fail(std::errc::invalid_argument, "number, XRC domain and type are needed");
+  if (number_of(attr.qp_type) != IBV_QPT_XRC_RECV)
+    return fail(std::errc::invalid_argument, "only XRC_RECV queue pairs are shared");
+  auto qp = std::make_unique<Qp>();
+  qp->nic = ours.nic.get();
+  qp->generation = ours.generation;
+  qp->pair = VERBENA_TRY(ours.nic->open_qp(Xrcd::of(attr.xrcd).domain, attr.qp_num, qp.get()));
+  ibv_qp_init_attr init{};
+  if ((attr.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0) init.qp_context = attr.qp_context;
+  init.qp_type = IBV_QPT_XRC_RECV;
+  set_public_part(*qp, context, nullptr, init);
+  qp->qp_base.state = static_cast<ibv_qp_state>(ours.nic->query_qp(qp->pair).state);
+  enter(ours, &Context::qps, *qp);
+  return qp.release()->plain();
+}
+
 Result<void> modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
   static_cast<void>(VERBENA_TRY(alive(qp.qp_base.context)));
-  const auto bits = static_cast<std::uint32_t>(mask);
+  const std::uint32_t bits = meaningful(qp.qp_base.qp_type, static_cast<std::uint32_t>(mask));
   const engine::QpAttributes attributes = VERBENA_TRY(to_engine(qp, attr, bits));
   VERBENA_TRY(qp.nic->modify_qp(qp.pair, attributes, bits));
   if ((bits & IBV_QP_STATE) != 0) qp.qp_base.state = attr.qp_state;
@@ -120,7 +171,7 @@ Result<void> query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr* init) {
 
 Result<void> destroy_qp(Qp& qp) {
   Context& ours = *VERBENA_TRY(alive(qp.qp_base.context));
-  VERBENA_TRY(ours.nic->destroy_qp(qp.pair));
+  VERBENA_TRY(ours.nic->destroy_qp(qp.pair, &qp));
   leave(ours, &Context::qps, qp);
   delete &qp;
   return {};
@@ -134,10 +185,14 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) noexcept {
   return pointer_of("ibv_create_qp_ex", [&] { return create_extended(context, *attr); });
 }
 
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) noexcept {
+  return pointer_of("ibv_open_qp", [&] { return open_target(context, *attr); });
+}
+
 VERBENA_EXPORT ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   if (!is_ours(pd->context)) return real::call<"ibv_create_qp">(&ibv_create_qp, pd, attr);
   return pointer_of("ibv_create_qp", [&]() -> Result<ibv_qp*> {
-    return VERBENA_TRY(create_qp(*pd, *attr))->plain();
+    return VERBENA_TRY(create_plain(*pd, *attr))->plain();
   });
 }
 

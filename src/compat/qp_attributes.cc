@@ -43,6 +43,12 @@ static_assert(state_of(engine::QpState::kErr) == IBV_QPS_ERR);
 
 constexpr std::uint32_t kKnownMask = (1u << 21) - 1;
 
+// Programs set for XRC queue pairs what they set for RC, and Linux passes over the other
+// direction's part of it.
+constexpr std::uint32_t kUselessForSender = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+constexpr std::uint32_t kUselessForTarget =
+    IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
+
 Result<engine::QpState> to_state(std::uint32_t state) {
   if (state > IBV_QPS_ERR) return fail(std::errc::invalid_argument, "no such state");
   return static_cast<engine::QpState>(state);
@@ -73,6 +79,14 @@ Result<void> check_values(const Qp& qp, const ibv_qp_attr& attr, std::uint32_t m
 }
 
 }  // namespace
+
+std::uint32_t meaningful(ibv_qp_type type, std::uint32_t mask) {
+  switch (type) {
+    case IBV_QPT_XRC_SEND: return mask & ~kUselessForSender;
+    case IBV_QPT_XRC_RECV: return mask & ~kUselessForTarget;
+    default: return mask;
+  }
+}
 
 Result<engine::QpAttributes> to_engine(const Qp& qp, const ibv_qp_attr& attr, std::uint32_t mask) {
   VERBENA_TRY(check_values(qp, attr, mask));

@@ -10,6 +10,9 @@
 /// ibv_qp_attr and its mask in the engine's words, both ways.
 namespace verbena::compat {
 
+/// A mask without what says nothing about a queue pair of that type and is passed over.
+[[nodiscard]] std::uint32_t meaningful(ibv_qp_type type, std::uint32_t mask);
+
 /// Translates what `mask` names. invalid_argument for a value that the device does not have (port,
 /// P_Key index, path MTU, depth of READs, address vector); which attributes a transition needs is
 /// the engine's business.

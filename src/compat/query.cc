@@ -51,7 +51,7 @@ ibv_device_attr describe_device(const nic::NicConfig& config) {
   attr.vendor_part_id = kVendorPartId;
   attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
                           IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE |
-                          IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+                          IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC;
   attr.atomic_cap = IBV_ATOMIC_HCA;
   attr.max_pkeys = kPkeyTableLength;
   attr.local_ca_ack_delay =
@@ -59,6 +59,18 @@ ibv_device_attr describe_device(const nic::NicConfig& config) {
   attr.phys_port_cnt = kPort;
   fill_objects(config.limits, attr);
   return attr;
+}
+
+/// Nothing is pinned: every operation works on memory that is brought in when it is used.
+ibv_odp_caps describe_paging() {
+  constexpr std::uint32_t kDatagram =
+      IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+  constexpr std::uint32_t kUnreliable = kDatagram | IBV_ODP_SUPPORT_WRITE;
+  return {.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
+          .per_transport_caps = {
+              .rc_odp_caps = kUnreliable | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
+              .uc_odp_caps = kUnreliable,
+              .ud_odp_caps = kDatagram}};
 }
 
 ibv_port_attr describe_port(const nic::Nic& nic) {
@@ -124,9 +136,12 @@ ibv_mtu to_mtu(std::uint32_t bytes) {
   return bytes >= 512 ? IBV_MTU_512 : IBV_MTU_256;
 }
 
+// What a device is, a forked child may ask as well: programs look at max_dm_size before they
+// allocate device memory.
+
 int query_device(ibv_context* context, ibv_device_attr* attr) noexcept {
   return status_of("ibv_query_device", [&]() -> Result<void> {
-    *attr = describe_device(VERBENA_TRY(alive(context))->nic->config());
+    *attr = describe_device(Context::of(context).nic->config());
     return {};
   });
 }
@@ -134,7 +149,7 @@ int query_device(ibv_context* context, ibv_device_attr* attr) noexcept {
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input,
                     ibv_device_attr_ex* attr, std::size_t size) noexcept {
   return status_of("ibv_query_device_ex", [&]() -> Result<void> {
-    Context& ours = *VERBENA_TRY(alive(context));
+    const Context& ours = Context::of(context);
     if (input != nullptr && input->comp_mask != 0) return fail(std::errc::invalid_argument);
     if (size < sizeof(ibv_device_attr)) return fail(std::errc::invalid_argument);
     ibv_device_attr_ex all{};
@@ -143,6 +158,9 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
     all.completion_timestamp_mask = ~std::uint64_t{0};
     all.hca_core_clock = kClockKilohertz;
     all.phys_port_cnt_ex = kPort;
+    all.odp_caps = describe_paging();
+    all.xrc_odp_caps = all.odp_caps.per_transport_caps.rc_odp_caps;
+    all.max_dm_size = ours.nic->config().limits.max_dm_size;
     write_sized(attr, size, all);
     return {};
   });

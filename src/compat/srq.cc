@@ -10,9 +10,15 @@
 namespace verbena::compat {
 namespace {
 
-Result<ibv_srq*> create_srq(ibv_pd& pd, ibv_srq_attr& attr, void* cookie) {
+/// `domain` and `cq` are an XRC queue's; null for a basic one.
+Result<ibv_srq*> create_srq(ibv_pd& pd, ibv_srq_attr& attr, void* cookie,
+                            ibv_xrcd* domain = nullptr, ibv_cq* cq = nullptr) {
   Context& ours = *VERBENA_TRY(alive(pd.context));
-  nic::SrqInit init{.pd = Pd::of(&pd).domain, .max_wr = attr.max_wr, .max_sge = attr.max_sge};
+  nic::SrqInit init{.pd = Pd::of(&pd).domain,
+                    .domain = domain != nullptr ? Xrcd::of(domain).domain : nullptr,
+                    .cq = cq != nullptr ? Cq::of(cq).queue : nullptr,
+                    .max_wr = attr.max_wr,
+                    .max_sge = attr.max_sge};
   auto srq = std::make_unique<Srq>();
   srq->queue = VERBENA_TRY(ours.nic->create_srq(init, srq.get()));
   srq->nic = ours.nic.get();
@@ -28,15 +34,24 @@ Result<ibv_srq*> create_srq(ibv_pd& pd, ibv_srq_attr& attr, void* cookie) {
 }
 
 Result<ibv_srq*> create_extended(ibv_context* context, ibv_srq_init_attr_ex& attr) {
-  constexpr std::uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+  constexpr std::uint32_t kXrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+  constexpr std::uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | kXrc;
   if ((attr.comp_mask & ~kKnown) != 0)
     return fail(std::errc::operation_not_supported, "unknown comp_mask");
-  if ((attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 && attr.srq_type != IBV_SRQT_BASIC)
-    return fail(std::errc::operation_not_supported, "only basic shared receive queues are there");
+  const bool typed = (attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0;
+  const bool xrc = typed && attr.srq_type == IBV_SRQT_XRC;
+  if (typed && !xrc && attr.srq_type != IBV_SRQT_BASIC)
+    return fail(std::errc::operation_not_supported, "shared receive queues are basic or XRC");
   if ((attr.comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr.pd == nullptr ||
       attr.pd->context != context)
     return fail(std::errc::invalid_argument, "no protection domain of this context");
-  return create_srq(*attr.pd, attr.attr, attr.srq_context);
+  if (!xrc) return create_srq(*attr.pd, attr.attr, attr.srq_context);
+  const auto is_here = [&](const auto* object) {
+    return object != nullptr && object->context == context;
+  };
+  if ((attr.comp_mask & kXrc) != kXrc || !is_here(attr.xrcd) || !is_here(attr.cq))
+    return fail(std::errc::invalid_argument, "no XRC domain or completion queue of this context");
+  return create_srq(*attr.pd, attr.attr, attr.srq_context, attr.xrcd, attr.cq);
 }
 
 Result<void> modify_srq(Srq& srq, const ibv_srq_attr& attr, std::uint32_t mask) {

@@ -4,6 +4,7 @@
 #include <endian.h>
 
 #include <cerrno>
+#include <cstring>
 #include <span>
 
 #include "compat/errno.h"
@@ -83,6 +84,11 @@ void wr_atomic_fetch_add(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t addres
   begin_remote(qp, engine::SendOpcode::kFetchAdd, rkey, address).compare_or_add = add;
 }
 
+void wr_atomic_write(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t address, const void* bytes) {
+  engine::SendRequest& request = begin_remote(qp, engine::SendOpcode::kAtomicWrite, rkey, address);
+  std::memcpy(&request.swap, bytes, sizeof request.swap);
+}
+
 void wr_bind_mw(ibv_qp_ex* qp, ibv_mw* mw, std::uint32_t rkey, const ibv_mw_bind_info* info) {
   engine::SendRequest& request = begin(qp, engine::SendOpcode::kBindWindow);
   const int error =
@@ -93,8 +99,6 @@ void wr_bind_mw(ibv_qp_ex* qp, ibv_mw* mw, std::uint32_t rkey, const ibv_mw_bind
 // Operations that check_send_operations() did not grant end the batch with an error.
 void refuse(ibv_qp_ex* qp) { Qp::of(qp).builder->error = EOPNOTSUPP; }
 void wr_send_tso(ibv_qp_ex* qp, void*, std::uint16_t, std::uint16_t) { refuse(qp); }
-void wr_set_xrc_srqn(ibv_qp_ex* qp, std::uint32_t) { refuse(qp); }
-void wr_atomic_write(ibv_qp_ex* qp, std::uint32_t, std::uint64_t, const void*) { refuse(qp); }
 
 void wr_set_ud_addr(ibv_qp_ex* qp, ibv_ah* ah, std::uint32_t remote_qpn,
                     std::uint32_t remote_qkey) {
@@ -103,6 +107,13 @@ void wr_set_ud_addr(ibv_qp_ex* qp, ibv_ah* ah, std::uint32_t remote_qpn,
   if (const int error = set_target(made->request, ah, remote_qpn, remote_qkey); error != 0) {
     Qp::of(qp).builder->error = error;
   }
+}
+
+void wr_set_xrc_srqn(ibv_qp_ex* qp, std::uint32_t remote_srqn) {
+  Pending* const made = current(qp);
+  if (made == nullptr) return;
+  if (const int error = set_remote_srq(made->request, remote_srqn); error != 0)
+    Qp::of(qp).builder->error = error;
 }
 
 void wr_set_sge_list(ibv_qp_ex* qp, std::size_t count, const ibv_sge* list) {
@@ -197,9 +208,10 @@ constexpr std::uint64_t kUdOperations = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEN
 constexpr std::uint64_t kUcOperations = kUdOperations | IBV_QP_EX_WITH_RDMA_WRITE |
                                         IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
                                         IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
-constexpr std::uint64_t kRcOperations =
-    kUcOperations | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV;
+constexpr std::uint64_t kRcOperations = kUcOperations | IBV_QP_EX_WITH_RDMA_READ |
+                                        IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+                                        IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+                                        IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE;
 
 }  // namespace
 
@@ -208,9 +220,10 @@ Result<void> check_send_operations(std::uint32_t type, std::uint64_t operations)
     return fail(std::errc::operation_not_supported,
                 "a send operation that this device does not have");
   }
-  const std::uint64_t known = type == IBV_QPT_UD   ? kUdOperations
-                              : type == IBV_QPT_UC ? kUcOperations
-                                                   : kRcOperations;
+  const std::uint64_t known = type == IBV_QPT_UD         ? kUdOperations
+                              : type == IBV_QPT_UC       ? kUcOperations
+                              : type == IBV_QPT_XRC_RECV ? 0
+                                                         : kRcOperations;
   if ((operations & ~known) != 0)
     return fail(std::errc::invalid_argument, "a send operation that the type does not have");
   return {};

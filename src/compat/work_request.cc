@@ -3,6 +3,8 @@
 
 #include <cerrno>
 
+#include "wire/headers.h"
+
 namespace verbena::compat {
 namespace {
 
@@ -17,6 +19,7 @@ static_assert(of(engine::SendOpcode::kFetchAdd) == IBV_WR_ATOMIC_FETCH_AND_ADD);
 static_assert(of(engine::SendOpcode::kLocalInvalidate) == IBV_WR_LOCAL_INV);
 static_assert(of(engine::SendOpcode::kBindWindow) == IBV_WR_BIND_MW);
 static_assert(of(engine::SendOpcode::kSendWithInvalidate) == IBV_WR_SEND_WITH_INV);
+static_assert(of(engine::SendOpcode::kAtomicWrite) == IBV_WR_ATOMIC_WRITE);
 
 constexpr std::uint32_t bit(ibv_wr_opcode opcode) { return 1u << opcode; }
 
@@ -28,11 +31,12 @@ constexpr std::uint32_t kUcOpcodes = kUdOpcodes | bit(IBV_WR_RDMA_WRITE) |
                                      bit(IBV_WR_BIND_MW);
 constexpr std::uint32_t kRcOpcodes = kUcOpcodes | bit(IBV_WR_SEND_WITH_INV) |
                                      bit(IBV_WR_RDMA_READ) | bit(IBV_WR_ATOMIC_CMP_AND_SWP) |
-                                     bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
+                                     bit(IBV_WR_ATOMIC_FETCH_AND_ADD) | bit(IBV_WR_ATOMIC_WRITE);
 
 constexpr std::uint32_t opcodes_of(ibv_qp_type type) {
   switch (type) {
-    case IBV_QPT_RC: return kRcOpcodes;
+    case IBV_QPT_RC:
+    case IBV_QPT_XRC_SEND: return kRcOpcodes;
     case IBV_QPT_UC: return kUcOpcodes;
     case IBV_QPT_UD: return kUdOpcodes;
     default: return 0;
@@ -63,6 +67,21 @@ int set_target(engine::SendRequest& request, ibv_ah* ah, std::uint32_t remote_qp
   return 0;
 }
 
+int set_remote_srq(engine::SendRequest& request, std::uint32_t number) {
+  if (number > wire::kMask24) return EINVAL;
+  request.remote_srq = number;
+  return 0;
+}
+
+namespace {
+
+/// A parent domain is the protection domain that it was made from.
+bool same_domain(ibv_pd* one, ibv_pd* other) {
+  return Pd::of(one).domain->number == Pd::of(other).domain->number;
+}
+
+}  // namespace
+
 int set_binding(engine::SendRequest& request, const ibv_qp& qp, const ibv_mw& mw,
                 std::uint32_t rkey, const ibv_mw_bind_info& info) {
   // Local write, which a window has no use for, is what programs give with remote write.
@@ -70,8 +89,8 @@ int set_binding(engine::SendRequest& request, const ibv_qp& qp, const ibv_mw& mw
                                IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED |
                                IBV_ACCESS_LOCAL_WRITE;
   if ((info.mw_access_flags & ~kRights) != 0) return EINVAL;
-  if (mw.context != qp.context || mw.pd != qp.pd) return EINVAL;
-  if (info.mr == nullptr ? info.length != 0 : info.mr->pd != mw.pd) return EINVAL;
+  if (mw.context != qp.context || !same_domain(mw.pd, qp.pd)) return EINVAL;
+  if (info.mr == nullptr ? info.length != 0 : !same_domain(info.mr->pd, mw.pd)) return EINVAL;
   if ((rkey ^ mw.rkey) >> 8 != 0) return EINVAL;  // the program may choose the low byte only
   request.binding = {.key = rkey,
                      .region_key = info.mr == nullptr ? 0 : info.mr->lkey,

@@ -21,6 +21,9 @@ void set_flags(engine::SendRequest& request, unsigned int send_flags);
 [[nodiscard]] int set_target(engine::SendRequest& request, ibv_ah* ah, std::uint32_t remote_qpn,
                              std::uint32_t remote_qkey);
 
+/// Which shared receive queue an XRC request is for. EINVAL for what is no number of one.
+[[nodiscard]] int set_remote_srq(engine::SendRequest& request, std::uint32_t number);
+
 /// What a memory window shall open. EINVAL for a range without a region, rights that a window
 /// cannot give, or objects of other protection domains.
 [[nodiscard]] int set_binding(engine::SendRequest& request, const ibv_qp& qp, const ibv_mw& mw,

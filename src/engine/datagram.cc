@@ -14,7 +14,7 @@ constexpr std::uint8_t kPacketTypeIpv6 = 0x9;
 }  // namespace
 
 DatagramReceiver::DatagramReceiver(Core& core, QueuePair& qp) : core_(core), qp_(qp) {
-  receive_.pieces.reserve(qp.config().receives->max_pieces());
+  if (qp.config().type == QpType::kUd) receive_.pieces.reserve(qp.config().receives->max_pieces());
 }
 
 void DatagramReceiver::handle(const wire::Packet& packet, const wire::Segment& segment) {
@@ -30,6 +30,7 @@ void DatagramReceiver::handle(const wire::Packet& packet, const wire::Segment& s
   ReceiveSource& receives = *qp_.config().receives;
   const std::size_t total = wire::Grh::kSize + packet.payload.size();
   switch (receives.take(receive_, total)) {
+    case ReceiveSource::Taken::kFailed:
     case ReceiveSource::Taken::kNone: return qp_.count(&Counters::no_receive);
     case ReceiveSource::Taken::kTooShort: return qp_.count(&Counters::oversized_datagrams);
     case ReceiveSource::Taken::kYes: break;

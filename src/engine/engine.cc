@@ -155,6 +155,12 @@ Result<void> Engine::modify(QueuePair& qp, const QpAttributes& attributes, std::
 const QpAttributes& Engine::attributes(const QueuePair& qp) const { return qp.attributes(); }
 QpState Engine::state(const QueuePair& qp) const { return qp.state(); }
 
+void Engine::forget(const ReceiveSource& receives) {
+  for (const auto& qp : impl_->table) {
+    if (qp != nullptr) qp->forget(receives);
+  }
+}
+
 void Engine::posted(QueuePair& qp, Time) {
   qp.posted();
   impl_->touched(qp);

@@ -20,8 +20,9 @@ namespace verbena::engine {
 
 class QueuePair;
 
-/// What stands firm from a queue pair's creation on. Queues and sinks are owned by the caller and
-/// outlive the queue pair.
+/// What stands firm from a queue pair's creation on. Queues, sinks and the directory are owned by
+/// the caller and outlive the queue pair. An XRC_RECV queue pair has neither protection domain nor
+/// receives nor sinks of its own, but a directory.
 struct QpConfig {
   std::uint32_t number = 0;  ///< QPN, 24 bits, unique in the engine
   QpType type = QpType::kRc;
@@ -30,7 +31,8 @@ struct QpConfig {
   ReceiveSource* receives = nullptr;
   CompletionSink* send_completions = nullptr;
   CompletionSink* receive_completions = nullptr;
-  bool signal_all = false;  ///< sq_sig_all
+  ReceiveDirectory* directory = nullptr;  ///< XRC_RECV: where requests' receives are found
+  bool signal_all = false;                ///< sq_sig_all
 };
 
 /// What happened to a queue pair that no completion tells: affiliated asynchronous events, but for
@@ -116,6 +118,10 @@ class Engine {
   [[nodiscard]] const QpAttributes& attributes(const QueuePair& qp) const;
   /// Safe from any thread, without the shard.
   [[nodiscard]] QpState state(const QueuePair& qp) const;
+
+  /// What a directory named is about to go, and is in no directory any more: messages that are
+  /// being received into it end there.
+  void forget(const ReceiveSource& receives);
 
   /// The doorbell: something was posted to the queue pair's send or receive queue.
   void posted(QueuePair& qp, Time now);

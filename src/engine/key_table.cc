@@ -23,12 +23,29 @@ bool covers(const MemoryKey& key, std::uint64_t address, std::uint64_t length) {
   return offset <= key.length && length <= key.length - offset;
 }
 
+/// Where a byte of a region is. An implicit on-demand region begins at address 0, from which no
+/// pointer may be counted.
+std::byte* byte_at(const MemoryKey& key, std::uint64_t address) {
+  const auto base = reinterpret_cast<std::uintptr_t>(key.base);
+  return reinterpret_cast<std::byte*>(base + (address - key.address));  // NOLINT
+}
+
+/// A range of a region of nothing. Longer ones than the sink are asked for to check them only:
+/// zeros cannot be written.
+std::expected<Bytes, MemoryError> nothing(const MemoryKey& key, std::uint64_t length,
+                                          std::uint32_t access) {
+  if ((key.access & access) != access) return std::unexpected(MemoryError::kAccess);
+  if (length > key.length) return std::unexpected(MemoryError::kRange);
+  const bool writes = (access & kLocalWrite) != 0 && length <= kSinkSize;
+  return Bytes(writes ? key.sink : key.base, length);
+}
+
 std::expected<Bytes, MemoryError> bytes_of(const MemoryKey& key, std::uint64_t address,
                                            std::uint64_t length, std::uint32_t access) {
   if ((key.access & access) != access && !mutant(Mutant::kAccessIgnored))
     return std::unexpected(MemoryError::kAccess);
   if (!covers(key, address, length)) return std::unexpected(MemoryError::kRange);
-  return Bytes(key.base + (address - key.address), length);
+  return Bytes(byte_at(key, address), length);
 }
 
 }  // namespace
@@ -82,6 +99,12 @@ void KeyTable::change(std::uint32_t key, std::uint32_t access, std::uint32_t pd)
   entry.key.pd = pd;
 }
 
+std::optional<MemoryKey> KeyTable::describe(std::uint32_t key) const {
+  const Entry& entry = entry_of(key);
+  if (key == 0 || entry.number.load(std::memory_order_acquire) != key) return std::nullopt;
+  return entry.key;
+}
+
 void KeyTable::reclaim(std::uint32_t key) { free_.push_back((key >> kGenerationBits) % capacity_); }
 
 std::expected<const KeyTable::Entry*, MemoryError> KeyTable::find(std::uint32_t key,
@@ -103,6 +126,7 @@ std::expected<Bytes, MemoryError> KeyTable::lookup(std::uint32_t key, std::uint6
   const MemoryKey& found = (*entry)->key;
   // A window opens memory to peers only.
   if (found.window != WindowType::kNone) return std::unexpected(MemoryError::kAccess);
+  if (found.sink != nullptr) return nothing(found, length, access);
   return bytes_of(found, address, length, access);
 }
 
@@ -112,8 +136,8 @@ std::expected<Bytes, MemoryError> KeyTable::lookup_remote(std::uint32_t key, std
                                                           const KeyUser& user) const {
   const auto entry = find(key, user.pd);
   if (!entry) return std::unexpected(entry.error());
-  if ((*entry)->qp_number != 0 && (*entry)->qp_number != user.qp_number)
-    return std::unexpected(MemoryError::kAccess);
+  const bool others = (*entry)->qp_number != 0 && (*entry)->qp_number != user.qp_number;
+  if (others && !mutant(Mutant::kWindowForAll)) return std::unexpected(MemoryError::kAccess);
   return bytes_of((*entry)->key, address, length, access);
 }
 
@@ -147,7 +171,7 @@ std::expected<void, MemoryError> KeyTable::invalidate(std::uint32_t key, const K
   if (!entry) return std::unexpected(entry.error());
   if ((*entry)->key.window != WindowType::kType2 || (*entry)->qp_number != user.qp_number)
     return std::unexpected(MemoryError::kAccess);
-  unbind(entry_of(key));
+  if (!mutant(Mutant::kInvalidationIgnored)) unbind(entry_of(key));
   return {};
 }
 
@@ -168,9 +192,11 @@ std::expected<void, MemoryError> KeyTable::bind(const WindowBinding& binding, co
   }
   unbind(window);
   if (region != nullptr) {
-    window.key.base = region->key.base + (binding.address - region->key.address);
+    window.key.base = byte_at(region->key, binding.address);
     window.key.address = (binding.access & kZeroBased) != 0 ? 0 : binding.address;
     window.key.length = binding.length;
+    if (mutant(Mutant::kWindowTooWide))
+      window.key.length = region->key.length - (binding.address - region->key.address);
     window.key.access = binding.access & kRemoteRights;
     window.region = region;
     window.qp_number = type == WindowType::kType2 ? user.qp_number : 0;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 
 #include "base/result.h"
 #include "engine/memory.h"
@@ -22,8 +23,14 @@ struct MemoryKey {
   std::uint64_t length = 0;
   std::uint32_t access = 0;
   std::uint32_t pd = 0;
+  /// Not null in a region of nothing: `length` zeros at `base` are what any range reads as, and
+  /// what is written, kSinkSize bytes at most at once, goes here.
+  std::byte* sink = nullptr;
   WindowType window = WindowType::kNone;  ///< kNone: a region
 };
+
+/// More than any packet carries.
+inline constexpr std::uint64_t kSinkSize = 64 << 10;
 
 /// The keys of one NIC: lkey and rkey are the same number. The upper 24 bits are the index of the
 /// entry, the low 8 a generation that changes with every use of the entry, so that a stale key is
@@ -54,6 +61,8 @@ class KeyTable final : public MemoryLookup {
   }
   /// Changes the rights and the protection domain of a region's key; the shard is held.
   void change(std::uint32_t key, std::uint32_t access, std::uint32_t pd);
+  /// What a key stands for; nothing when there is no such key. The shard is held.
+  [[nodiscard]] std::optional<MemoryKey> describe(std::uint32_t key) const;
   /// Gives an erased key's entry free for another one.
   void reclaim(std::uint32_t key);
 

@@ -50,6 +50,47 @@ TEST_F(Keys, RangesNeverWrap) {
   }
 }
 
+TEST_F(Keys, OfNothingReadAsZerosAndLoseWhatIsWritten) {
+  std::vector<std::byte> sink(kSinkSize);
+  const std::uint32_t key = table
+                                .insert({.base = memory.data(),
+                                         .length = memory.size(),
+                                         .access = kLocalWrite,
+                                         .pd = kPd,
+                                         .sink = sink.data()})
+                                .value();
+  EXPECT_EQ(table.lookup(key, ~std::uint64_t{0}, 100, kLocalRead, kPd)->data(), memory.data());
+  EXPECT_EQ(table.lookup(key, 7, 100, kLocalWrite, kPd)->data(), sink.data());
+  EXPECT_EQ(table.lookup(key, 7, 101, kLocalRead, kPd).error(), MemoryError::kRange);
+  EXPECT_EQ(table.lookup(key, 7, 8, kLocalRead, kPd + 1).error(), MemoryError::kProtectionDomain);
+  EXPECT_EQ(table.lookup_remote(key, 0, 8, kRemoteRead, kUser).error(), MemoryError::kAccess);
+}
+
+TEST_F(Keys, MoreThanTheSinkIsNeverWritten) {
+  std::vector<std::byte> zeros(kSinkSize + 1);
+  std::byte sink{};
+  const std::uint32_t key = table
+                                .insert({.base = zeros.data(),
+                                         .length = zeros.size(),
+                                         .access = kLocalWrite,
+                                         .pd = kPd,
+                                         .sink = &sink})
+                                .value();
+  // What is there must not be written, which the processor sees to.
+  EXPECT_EQ(table.lookup(key, 0, kSinkSize + 1, kLocalWrite, kPd)->data(), zeros.data());
+  EXPECT_EQ(table.lookup(key, 0, kSinkSize, kLocalWrite, kPd)->data(), &sink);
+}
+
+TEST_F(Keys, SayWhatTheyStandFor) {
+  const std::uint32_t key = add(5000, kLocalWrite | kOnDemand);
+  ASSERT_TRUE(table.describe(key));
+  EXPECT_EQ(table.describe(key)->access, std::uint32_t{kLocalWrite | kOnDemand});
+  EXPECT_FALSE(table.describe(key ^ 1));
+  EXPECT_FALSE(table.describe(0));
+  EXPECT_TRUE(table.erase(key));
+  EXPECT_FALSE(table.describe(key));
+}
+
 TEST_F(Keys, RightsAndProtectionDomain) {
   const std::uint32_t key = add(0, kLocalWrite | kRemoteRead);
   EXPECT_TRUE(table.lookup(key, 0, 1, kLocalWrite | kRemoteRead, kPd));

@@ -10,8 +10,10 @@ namespace verbena::engine {
 void Linger::add(const QueuePair& qp, Time now) {
   const QpState state = qp.state();
   const bool receiving = state == QpState::kRtr || state == QpState::kRts || state == QpState::kSqd;
-  if (qp.config().type != QpType::kRc || !receiving) return;
-  const Entry entry{.qp_number = qp.config().number,
+  const QpType type = qp.config().type;
+  if (!is_reliable(type) || !has_responder(type) || !receiving) return;
+  const Entry entry{.type = type,
+                    .qp_number = qp.config().number,
                     .destination_qp = qp.attributes().destination_qp,
                     .expected_psn = qp.responder().expected_psn(),
                     .msn = qp.responder().msn(),
@@ -29,12 +31,10 @@ void Linger::add(const QueuePair& qp, Time now) {
 
 bool Linger::handle(const wire::Packet& packet, const wire::Segment& segment, Time now) {
   const auto operation = packet.info().operation;
-  if (packet.info().transport != wire::Transport::kRc ||
-      (operation != wire::Operation::kSend && operation != wire::Operation::kWrite)) {
-    return false;
-  }
+  if (operation != wire::Operation::kSend && operation != wire::Operation::kWrite) return false;
   const auto entry = std::ranges::find_if(entries_, [&](const Entry& candidate) {
     return candidate.qp_number == packet.bth.destination_qp && candidate.until > now &&
+           packet.info().transport == transport_of(candidate.type) &&
            candidate.path.destination == segment.path.source;
   });
   if (entry == entries_.end() || psn_distance(packet.bth.psn, entry->expected_psn) >= 0)
@@ -61,7 +61,7 @@ void Linger::fill(TrainBatch& batch, Counters& counters) {
     entry.acknowledge = false;
     wire::Train& train = batch.next();
     train.path = &entry.path;
-    train.head.bth.opcode = wire::Opcode::kRcAcknowledge;
+    train.head.bth.opcode = opcode_of(entry.type, wire::Opcode::kRcAcknowledge);
     train.head.bth.destination_qp = entry.destination_qp;
     train.head.bth.psn = psn_add(entry.expected_psn, wire::kMask24);
     train.head.aeth.msn = entry.msn;

@@ -32,6 +32,7 @@ class Linger {
 
  private:
   struct Entry {
+    QpType type{};
     std::uint32_t qp_number = 0;
     std::uint32_t destination_qp = 0;
     std::uint32_t expected_psn = 0;

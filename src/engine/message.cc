@@ -2,7 +2,8 @@
 #include "engine/message.h"
 
 #include <algorithm>
-#include <utility>
+
+#include "engine/transport.h"
 
 namespace verbena::engine {
 namespace {
@@ -20,20 +21,18 @@ MessageOpcodes rc_opcodes_of(SendOpcode opcode) {
       return {kRcWriteFirst, kRcWriteMiddle, kRcWriteLastImm, kRcWriteOnlyImm};
     case SendOpcode::kSendWithImm:
       return {kRcSendFirst, kRcSendMiddle, kRcSendLastImm, kRcSendOnlyImm};
+    case SendOpcode::kAtomicWrite:
+      return {kRcAtomicWrite, kRcAtomicWrite, kRcAtomicWrite, kRcAtomicWrite};
     case SendOpcode::kSendWithInvalidate:
       return {kRcSendFirst, kRcSendMiddle, kRcSendLastInv, kRcSendOnlyInv};
     default: return {kRcSendFirst, kRcSendMiddle, kRcSendLast, kRcSendOnly};
   }
 }
 
-/// RC and UC number the same operations alike, behind three bits that name the transport.
 MessageOpcodes opcodes_of(QpType type, SendOpcode opcode) {
   MessageOpcodes opcodes = rc_opcodes_of(opcode);
-  if (type == QpType::kUc) {
-    constexpr auto kTransport = std::to_underlying(wire::Opcode::kUcSendFirst);
-    for (wire::Opcode* one : {&opcodes.first, &opcodes.middle, &opcodes.last, &opcodes.only})
-      *one = static_cast<wire::Opcode>(std::to_underlying(*one) | kTransport);
-  }
+  for (wire::Opcode* one : {&opcodes.first, &opcodes.middle, &opcodes.last, &opcodes.only})
+    *one = opcode_of(type, *one);
   return opcodes;
 }
 
@@ -52,6 +51,7 @@ void fill_headers(wire::Train& train, const QueuePair& qp, const SendWqe& wqe,
   train.last_opcode = at_end ? opcodes.last : opcodes.middle;
   train.ack_request_last = qp.reliable();
   train.solicited_last = at_end && request.solicited;
+  train.head.xrceth.srq_number = request.remote_srq;
   train.head.reth = {
       .address = request.remote_address, .rkey = request.rkey, .dma_length = wqe.length};
   train.head.immediate.value = request.immediate;
@@ -67,6 +67,7 @@ CompletionOpcode completion_opcode(SendOpcode opcode) {
     case SendOpcode::kFetchAdd: return CompletionOpcode::kFetchAdd;
     case SendOpcode::kLocalInvalidate: return CompletionOpcode::kLocalInvalidate;
     case SendOpcode::kBindWindow: return CompletionOpcode::kBindWindow;
+    case SendOpcode::kAtomicWrite: return CompletionOpcode::kAtomicWrite;
     default: return CompletionOpcode::kSend;
   }
 }

@@ -51,6 +51,14 @@ enum class Mutant : std::uint8_t {
   kDrainIgnored,              ///< requests begin in SQD
   kZeroLengthChecked,         ///< the key of a request without bytes is checked
   kGenerationIgnored,         ///< a key is found by its index alone
+  kSharedReceivesFlushed,     ///< ERR flushes the shared receive queue, too
+  kSharedLimitStays,          ///< a limit that was reached is armed still
+  kLastReceiveUntold,         ///< no event when a queue pair takes no more from a shared queue
+  kInvalidationIgnored,       ///< an invalidated window opens still
+  kWindowForAll,              ///< a window of type 2 is for every queue pair
+  kWindowTooWide,             ///< a window opens its region to the end
+  kUcGapIgnored,              ///< UC: a message goes on behind a gap
+  kUcReceiveLost,             ///< UC: the receive of a dropped message is gone
   kLastMutant,
 };
 
@@ -96,6 +104,14 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::k
         "drain-ignored",
         "zero-length-checked",
         "generation-ignored",
+        "shared-receives-flushed",
+        "shared-limit-stays",
+        "last-receive-untold",
+        "invalidation-ignored",
+        "window-for-all",
+        "window-too-wide",
+        "uc-gap-ignored",
+        "uc-receive-lost",
 };
 
 #ifdef VERBENA_MUTANTS

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kAnyTransition = 0;
 
-/// One row: the transition, and for UD, UC and RC what it requires and what it may carry. From any
+/// One row: the transition, and for each type what it requires and what it may carry. From any
 /// state a queue pair may go to RESET and ERR with no attribute, which is not repeated here.
 struct Row {
   QpState from;
@@ -21,7 +21,7 @@ struct Row {
     std::uint32_t required;
     std::uint32_t optional;
     bool allowed = true;
-  } ud, uc, rc;
+  } ud, uc, rc, xrc_send, xrc_receive;
 };
 
 constexpr std::uint32_t kConnectedInit = kMaskPkeyIndex | kMaskPort | kMaskAccess;
@@ -31,60 +31,82 @@ constexpr std::uint32_t kConnectOptional = kMaskAlternatePath | kMaskAccess | kM
 constexpr std::uint32_t kUcRunning =
     kMaskCurrentState | kMaskAlternatePath | kMaskAccess | kMaskPathMigration;
 constexpr std::uint32_t kRcRunning = kUcRunning | kMaskMinRnrTimer;
+/// What RC has for either direction, which the XRC types share out between them.
+constexpr std::uint32_t kResponderRoom = kMaskMaxDestRdAtomic | kMaskMinRnrTimer;
+constexpr std::uint32_t kRequesterRoom = kMaskMaxRdAtomic | kMaskRetryCount | kMaskRnrRetry;
+constexpr std::uint32_t kReliableDrained = kMaskPort | kMaskPath | kMaskTimeout |
+                                           kMaskAlternatePath | kMaskAccess | kMaskPkeyIndex |
+                                           kMaskPathMigration;
 constexpr std::uint32_t kDatagramRunning = kMaskCurrentState | kMaskQkey;
 
 // ibv_modify_qp(3) gives the required ones; the optional ones are those of the IBA's table of queue
-// pair state transition properties.
+// pair state transition properties. The XRC types have RC's without what only the other direction
+// needs, as in Linux.
 constexpr std::array kTable = {
     Row{.from = QpState::kReset,
         .to = QpState::kInit,
         .ud = {kDatagramInit, 0},
         .uc = {kConnectedInit, 0},
-        .rc = {kConnectedInit, 0}},
+        .rc = {kConnectedInit, 0},
+        .xrc_send = {kConnectedInit, 0},
+        .xrc_receive = {kConnectedInit, 0}},
     Row{.from = QpState::kInit,
         .to = QpState::kInit,
         .ud = {0, kDatagramInit},
         .uc = {0, kConnectedInit},
-        .rc = {0, kConnectedInit}},
+        .rc = {0, kConnectedInit},
+        .xrc_send = {0, kConnectedInit},
+        .xrc_receive = {0, kConnectedInit}},
     Row{.from = QpState::kInit,
         .to = QpState::kRtr,
         .ud = {0, kMaskPkeyIndex | kMaskQkey},
         .uc = {kConnect, kConnectOptional},
-        .rc = {kConnect | kMaskMaxDestRdAtomic | kMaskMinRnrTimer, kConnectOptional}},
+        .rc = {kConnect | kResponderRoom, kConnectOptional},
+        .xrc_send = {kConnect, kConnectOptional},
+        .xrc_receive = {kConnect | kResponderRoom, kConnectOptional}},
     Row{.from = QpState::kRtr,
         .to = QpState::kRts,
         .ud = {kMaskSqPsn, kDatagramRunning},
         .uc = {kMaskSqPsn, kUcRunning},
-        .rc = {kMaskSqPsn | kMaskMaxRdAtomic | kMaskRetryCount | kMaskRnrRetry | kMaskTimeout,
-               kRcRunning}},
+        .rc = {kMaskSqPsn | kMaskTimeout | kRequesterRoom, kRcRunning},
+        .xrc_send = {kMaskSqPsn | kMaskTimeout | kRequesterRoom, kUcRunning},
+        .xrc_receive = {kMaskSqPsn | kMaskTimeout, kRcRunning}},
     Row{.from = QpState::kRts,
         .to = QpState::kRts,
         .ud = {0, kDatagramRunning},
         .uc = {0, kUcRunning},
-        .rc = {0, kRcRunning}},
+        .rc = {0, kRcRunning},
+        .xrc_send = {0, kUcRunning},
+        .xrc_receive = {0, kRcRunning}},
     Row{.from = QpState::kRts,
         .to = QpState::kSqd,
         .ud = {0, kMaskSqdNotify},
         .uc = {0, kMaskSqdNotify},
-        .rc = {0, kMaskSqdNotify}},
+        .rc = {0, kMaskSqdNotify},
+        .xrc_send = {0, kMaskSqdNotify},
+        .xrc_receive = {0, kMaskSqdNotify}},
     Row{.from = QpState::kSqd,
         .to = QpState::kRts,
         .ud = {0, kDatagramRunning},
         .uc = {0, kUcRunning},
-        .rc = {0, kRcRunning}},
+        .rc = {0, kRcRunning},
+        .xrc_send = {0, kUcRunning},
+        .xrc_receive = {0, kRcRunning}},
     Row{.from = QpState::kSqd,
         .to = QpState::kSqd,
         .ud = {0, kMaskPkeyIndex | kMaskQkey},
         .uc = {0,
                kMaskPath | kMaskAlternatePath | kMaskAccess | kMaskPkeyIndex | kMaskPathMigration},
-        .rc = {0, kMaskPort | kMaskPath | kMaskTimeout | kMaskRetryCount | kMaskRnrRetry |
-                      kMaskMaxRdAtomic | kMaskMaxDestRdAtomic | kMaskAlternatePath | kMaskAccess |
-                      kMaskPkeyIndex | kMaskMinRnrTimer | kMaskPathMigration}},
+        .rc = {0, kReliableDrained | kRequesterRoom | kResponderRoom},
+        .xrc_send = {0, kReliableDrained | kRequesterRoom},
+        .xrc_receive = {0, kReliableDrained | kResponderRoom}},
     Row{.from = QpState::kSqe,
         .to = QpState::kRts,
         .ud = {0, kDatagramRunning},
         .uc = {0, kMaskCurrentState | kMaskAccess},
-        .rc = {0, 0, false}},
+        .rc = {0, 0, false},
+        .xrc_send = {0, 0, false},
+        .xrc_receive = {0, 0, false}},
 };
 
 struct MaskName {
@@ -128,13 +150,24 @@ std::string names_of(std::uint32_t mask) {
   return names;
 }
 
+const Row::Attributes& cell_of(const Row& row, QpType type) {
+  switch (type) {
+    case QpType::kRc: return row.rc;
+    case QpType::kUc: return row.uc;
+    case QpType::kUd: return row.ud;
+    case QpType::kXrcSend: return row.xrc_send;
+    case QpType::kXrcReceive: break;
+  }
+  return row.xrc_receive;
+}
+
 }  // namespace
 
 Transition transition(QpType type, QpState from, QpState to) {
   if (to == QpState::kReset || to == QpState::kErr) return {true, kAnyTransition, kAnyTransition};
   for (const Row& row : kTable) {
     if (row.from != from || row.to != to) continue;
-    const auto& cell = type == QpType::kUd ? row.ud : type == QpType::kUc ? row.uc : row.rc;
+    const Row::Attributes& cell = cell_of(row, type);
     if (!cell.allowed) break;
     return {true, cell.required, cell.optional};
   }

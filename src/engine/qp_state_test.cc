@@ -7,12 +7,15 @@
 #include <map>
 #include <tuple>
 
+#include "engine/transport.h"
+
 namespace verbena::engine {
 namespace {
 
 constexpr std::array kStates = {QpState::kReset, QpState::kInit, QpState::kRtr, QpState::kRts,
                                 QpState::kSqd,   QpState::kSqe,  QpState::kErr};
-constexpr std::array kTypes = {QpType::kRc, QpType::kUc, QpType::kUd};
+constexpr std::array kTypes = {QpType::kRc, QpType::kUc, QpType::kUd, QpType::kXrcSend,
+                               QpType::kXrcReceive};
 
 TEST(QpStateTable, EveryCell) {
   using enum QpState;
@@ -25,7 +28,7 @@ TEST(QpStateTable, EveryCell) {
     for (const QpState from : kStates) {
       for (const QpState to : kStates) {
         bool expected = to == kReset || to == kErr || allowed.contains({from, to});
-        if (type == QpType::kRc && from == kSqe && to == kRts) expected = false;
+        if (is_reliable(type) && from == kSqe && to == kRts) expected = false;
         EXPECT_EQ(transition(type, from, to).allowed, expected)
             << to_string(from) << " to " << to_string(to);
       }

@@ -18,16 +18,12 @@ constexpr std::uint32_t kMaxMtu = 4096;
 bool is_request(wire::Operation operation) {
   using enum wire::Operation;
   return operation == kSend || operation == kWrite || operation == kReadRequest ||
-         operation == kCompareSwap || operation == kFetchAdd;
+         operation == kCompareSwap || operation == kFetchAdd || operation == kAtomicWrite;
 }
 
-wire::Transport transport_of(QpType type) {
-  switch (type) {
-    case QpType::kRc: return wire::Transport::kRc;
-    case QpType::kUc: return wire::Transport::kUc;
-    case QpType::kUd: return wire::Transport::kUd;
-  }
-  return wire::Transport::kUnknown;
+/// XRC queue pairs go one way: requests are for targets, responses for initiators.
+bool takes(QpType type, wire::Operation operation) {
+  return type != (is_request(operation) ? QpType::kXrcSend : QpType::kXrcReceive);
 }
 
 bool receives_in(QpState state) {
@@ -129,13 +125,11 @@ void QueuePair::enter(QpState from, QpState to) {
   set_state(to);
   if (to == QpState::kReset) return reset();
   if (to == QpState::kSqd && from == QpState::kRts) drain_notify_ = attributes_.sqd_notify;
-  if (from == QpState::kInit && to == QpState::kRtr && connected()) responder_.start();
+  if (from == QpState::kInit && to == QpState::kRtr && has_responder(config_.type))
+    responder_.start();
   if (from == QpState::kRtr && to == QpState::kRts) {
-    if (reliable()) {
-      requester_.start();
-    } else {
-      sender_.start();
-    }
+    if (has_requester(config_.type)) requester_.start();
+    if (!reliable()) sender_.start();
   }
   note_drained();
 }
@@ -147,7 +141,7 @@ void QueuePair::reset() {
     sender_.reset();
   }
   if (connected()) responder_.reset();
-  if (!config_.receives->shared()) config_.receives->clear();
+  if (!shares_receives()) config_.receives->clear();
   attributes_ = QpAttributes{};
   established_ = drain_notify_ = overrun_ = false;
   events_ = 0;
@@ -159,7 +153,7 @@ void QueuePair::enter_error(bool keep_answers) {
   // With the fence of Shard::wants_receives(): either the flush sees a receive that is being
   // posted, or its poster sees the state.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (config_.receives->shared()) raise(EventKind::kLastWqeReached);
+  if (shares_receives() && !mutant(Mutant::kLastReceiveUntold)) raise(EventKind::kLastWqeReached);
   if (!keep_answers) responder_.silence();
   // First the rest of the send queue, then the receive queue (engine.md, "Queue pairs and queues").
   if (mutant(Mutant::kFlushReversed)) {
@@ -201,7 +195,8 @@ void QueuePair::posted() {
 // --- Packets and time
 
 bool QueuePair::admissible(const wire::Packet& packet, const wire::Segment& segment) {
-  if (packet.info().transport != transport_of(config_.type)) {
+  if (packet.info().transport != transport_of(config_.type) ||
+      !takes(config_.type, packet.info().operation)) {
     count(&Counters::wrong_transport);
     return false;
   }
@@ -292,10 +287,10 @@ void QueuePair::complete_send(const Completion& completion) {
   if (!config_.send_completions->complete(completion)) overrun_ = true;
 }
 
-void QueuePair::complete_receive(const Completion& completion) {
+void QueuePair::complete_receive(CompletionSink& completions, const Completion& completion) {
   count(completion.status == Status::kSuccess ? &Counters::receives_completed
                                               : failure_counter(completion.status));
-  if (!config_.receive_completions->complete(completion)) overrun_ = true;
+  if (!completions.complete(completion)) overrun_ = true;
 }
 
 std::optional<EventKind> QueuePair::take_event() {

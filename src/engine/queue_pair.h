@@ -9,6 +9,7 @@
 #include "engine/datagram.h"
 #include "engine/requester.h"
 #include "engine/responder.h"
+#include "engine/transport.h"
 #include "engine/unacknowledged.h"
 
 namespace verbena::engine {
@@ -16,10 +17,12 @@ namespace verbena::engine {
 /// A queue pair inside the engine: its attributes and state, and the halves that do the work. Its
 /// type decides which halves are used:
 ///
-/// | type | sends with             | receives with      |
-/// | RC   | Requester              | Responder          |
-/// | UC   | UnacknowledgedSender   | Responder          |
-/// | UD   | UnacknowledgedSender   | DatagramReceiver   |
+/// | type     | sends with             | receives with      |
+/// | RC       | Requester              | Responder          |
+/// | UC       | UnacknowledgedSender   | Responder          |
+/// | UD       | UnacknowledgedSender   | DatagramReceiver   |
+/// | XRC_SEND | Requester              | –                  |
+/// | XRC_RECV | –                      | Responder          |
 class QueuePair {
  public:
   QueuePair(Core& core, const QpConfig& config);
@@ -32,7 +35,7 @@ class QueuePair {
   [[nodiscard]] QpState state() const { return state_.load(std::memory_order_acquire); }
   [[nodiscard]] bool connected() const { return config_.type != QpType::kUd; }
   /// What it sends is acknowledged and repeated.
-  [[nodiscard]] bool reliable() const { return config_.type == QpType::kRc; }
+  [[nodiscard]] bool reliable() const { return is_reliable(config_.type); }
 
   [[nodiscard]] Result<void> modify(const QpAttributes& attributes, std::uint32_t mask);
   /// False when the packet was not for this queue pair, or not yet.
@@ -44,6 +47,8 @@ class QueuePair {
   void confirm() { sender_.confirm(); }
   /// Gives back what it holds of its receiver's window; about to be destroyed.
   void abandon() { requester_.abandon(); }
+  /// Receives of a directory go: see Engine::forget().
+  void forget(const ReceiveSource& receives) { responder_.forget(receives); }
   /// Something was posted; in ERR it is flushed.
   void posted();
   [[nodiscard]] bool holds_acknowledgement() const {
@@ -59,12 +64,19 @@ class QueuePair {
 
   // For the halves.
 
+  /// Takes receives that others take too, which stay when it ends.
+  [[nodiscard]] bool shares_receives() const {
+    return config_.directory != nullptr || config_.receives->shared();
+  }
   /// To ERR: both queues are flushed. `keep_answers`: the responder's NAK still goes out.
   void enter_error(bool keep_answers);
   /// UD and UC: a failed send stops the send queue; receives go on.
   void enter_send_queue_error();
   void complete_send(const Completion& completion);
-  void complete_receive(const Completion& completion);
+  void complete_receive(CompletionSink& completions, const Completion& completion);
+  void complete_receive(const Completion& completion) {
+    complete_receive(*config_.receive_completions, completion);
+  }
   /// Counts for the queue pair and for its engine.
   void count(Counter Counters::* counter, std::uint64_t more = 1) {
     (core_.counters.*counter).add(more);

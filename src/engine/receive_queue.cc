@@ -6,13 +6,14 @@
 
 namespace verbena::engine {
 
-ReceiveQueue::ReceiveQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint32_t pd)
+ReceiveQueue::ReceiveQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint32_t pd,
+                           std::pmr::memory_resource* memory)
     : capacity_(capacity),
       max_pieces_(max_pieces),
       pd_(pd),
       mask_(std::bit_ceil(std::max(capacity, 1u)) - 1),
-      slots_(mask_ + std::size_t{1}),
-      pieces_(slots_.size() * max_pieces) {}
+      slots_(mask_ + std::size_t{1}, memory),
+      pieces_(slots_.size() * max_pieces, memory) {}
 
 Result<void> ReceiveQueue::post(const ReceiveRequest& request) {
   const std::uint32_t tail = tail_.load(std::memory_order_relaxed);

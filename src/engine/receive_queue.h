@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
@@ -31,10 +32,10 @@ struct ReceiveWqe {
 /// many.
 class ReceiveSource {
  public:
-  enum class Taken : std::uint8_t { kYes, kNone, kTooShort };
+  enum class Taken : std::uint8_t { kYes, kNone, kTooShort, kFailed };
 
   /// Moves the oldest request into `wqe` (whose vector has room for max_pieces()), unless there is
-  /// none or it holds fewer than `size` bytes: then it stays.
+  /// none, it holds fewer than `size` bytes or the source has failed for ever: then it stays.
   virtual Taken take(ReceiveWqe& wqe, std::uint64_t size = 0) = 0;
   [[nodiscard]] virtual std::uint32_t max_pieces() const = 0;
   [[nodiscard]] virtual bool shared() const = 0;
@@ -48,11 +49,34 @@ class ReceiveSource {
   ~ReceiveSource() = default;
 };
 
+/// A shared receive queue that XRC requests name by a number: with it come the completion queue for
+/// what is received there, and the protection domain that the requests' keys must be of.
+struct NumberedReceives {
+  ReceiveSource* receives = nullptr;
+  CompletionSink* completions = nullptr;
+  std::uint32_t pd = 0;
+};
+
+/// The shared receive queues that the targets of an XRC domain can reach.
+class ReceiveDirectory {
+ public:
+  /// Null for a number that is not in the domain. Called with the shard held, for each request.
+  [[nodiscard]] virtual const NumberedReceives* find(std::uint32_t number) const = 0;
+
+ protected:
+  ReceiveDirectory() = default;
+  ReceiveDirectory(const ReceiveDirectory&) = default;
+  ReceiveDirectory& operator=(const ReceiveDirectory&) = default;
+  ~ReceiveDirectory() = default;
+};
+
 /// A queue pair's own receive queue: bounded, single consumer. Posters are serialised by their own
 /// lock, as for SendQueue.
 class ReceiveQueue final : public ReceiveSource {
  public:
-  ReceiveQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint32_t pd);
+  /// All storage is made here, in `memory`, which outlives it.
+  ReceiveQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint32_t pd,
+               std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
   /// Poster's side: not_enough_memory when full, invalid_argument for too many pieces.
   [[nodiscard]] Result<void> post(const ReceiveRequest& request);
@@ -78,8 +102,8 @@ class ReceiveQueue final : public ReceiveSource {
   std::uint32_t max_pieces_;
   std::uint32_t pd_;
   std::uint32_t mask_;
-  std::vector<Slot> slots_;
-  std::vector<Sge> pieces_;
+  std::pmr::vector<Slot> slots_;
+  std::pmr::vector<Sge> pieces_;
   std::atomic<std::uint32_t> head_{0};
   std::atomic<std::uint32_t> tail_{0};
 };

@@ -8,6 +8,7 @@
 #include "engine/psn.h"
 #include "engine/queue_pair.h"
 #include "engine/send_opcode.h"
+#include "engine/transport.h"
 
 namespace verbena::engine {
 namespace {
@@ -20,7 +21,7 @@ constexpr std::uint8_t kRnrForever = 7;
 }  // namespace
 
 Requester::Requester(Core& core, QueuePair& qp) : core_(core), qp_(qp) {
-  if (qp.config().type == QpType::kRc) outstanding_.reserve(kMaxOutstanding);
+  if (has_requester(qp.config().type)) outstanding_.reserve(kMaxOutstanding);
 }
 
 void Requester::reset() {
@@ -67,9 +68,10 @@ Fill Requester::fill(TrainBatch& batch, Time now) {
       continue;
     }
     if (cursor_ == assigned_) assign_psns(wqe);
-    const Fill result = opcode == SendOpcode::kRead ? send_read(batch, wqe, now)
-                        : is_atomic(opcode)         ? send_atomic(batch, wqe, now)
-                                                    : send_message(batch, wqe, now);
+    const Fill result = opcode == SendOpcode::kRead          ? send_read(batch, wqe, now)
+                        : is_atomic(opcode)                  ? send_atomic(batch, wqe, now)
+                        : opcode == SendOpcode::kAtomicWrite ? send_atomic_write(batch, wqe, now)
+                                                             : send_message(batch, wqe, now);
     if (result == Fill::kIdle && local_error_) continue;
     if (result != Fill::kMore) return result;
   }
@@ -156,6 +158,20 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
   return Fill::kMore;
 }
 
+/// What READ requests and atomics have in common.
+wire::Train& Requester::begin_request(TrainBatch& batch, const SendWqe& wqe,
+                                      wire::Opcode rc_opcode) const {
+  wire::Train& train = batch.next();
+  train.path = &qp_.attributes().path;
+  train.head.bth.opcode = opcode_of(qp_.config().type, rc_opcode);
+  train.head.bth.destination_qp = qp_.attributes().destination_qp;
+  train.head.bth.psn = cursor_psn_;
+  train.head.xrceth.srq_number = wqe.request.remote_srq;
+  train.ack_request_last = true;
+  train.solicited_last = wqe.request.solicited;
+  return train;
+}
+
 Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {
   const std::uint32_t mtu = qp_.attributes().path_mtu;
   const auto index = static_cast<std::uint32_t>(psn_distance(cursor_psn_, wqe.first_psn));
@@ -171,16 +187,10 @@ Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {
   if (index % wqe.read_part != 0) resumed_psn_ = cursor_psn_;
 
   const std::uint32_t offset = index * mtu;
-  wire::Train& train = batch.next();
-  train.path = &qp_.attributes().path;
-  train.head.bth.opcode = wire::Opcode::kRcReadRequest;
-  train.head.bth.destination_qp = qp_.attributes().destination_qp;
-  train.head.bth.psn = cursor_psn_;
+  wire::Train& train = begin_request(batch, wqe, wire::Opcode::kRcReadRequest);
   train.head.reth = {.address = wqe.request.remote_address + offset,
                      .rkey = wqe.request.rkey,
                      .dma_length = std::min(wqe.length - offset, count * mtu)};
-  train.ack_request_last = true;
-  train.solicited_last = wqe.request.solicited;
   const std::uint32_t charge = count * packet_cost(wqe);
   core_.incoming.charge(charge);
   incoming_charge_ += charge;
@@ -196,20 +206,24 @@ Fill Requester::send_atomic(TrainBatch& batch, SendWqe& wqe, Time now) {
     return local_error(Status::kLocalProtectionError);
   }
   const bool swap = request.opcode == SendOpcode::kCompareSwap;
-  wire::Train& train = batch.next();
-  train.path = &qp_.attributes().path;
-  train.head.bth.opcode = swap ? wire::Opcode::kRcCompareSwap : wire::Opcode::kRcFetchAdd;
-  train.head.bth.destination_qp = qp_.attributes().destination_qp;
-  train.head.bth.psn = cursor_psn_;
+  wire::Train& train =
+      begin_request(batch, wqe, swap ? wire::Opcode::kRcCompareSwap : wire::Opcode::kRcFetchAdd);
   train.head.atomic_eth = {.address = request.remote_address,
                            .rkey = request.rkey,
                            .swap_or_add = swap ? request.swap : request.compare_or_add,
                            .compare = swap ? request.compare_or_add : 0};
-  train.ack_request_last = true;
-  train.solicited_last = request.solicited;
   outstanding_.push_back({cursor_psn_, 1});
   advance_cursor(wqe, 1, now);
   return Fill::kMore;
+}
+
+/// One packet with its data, as a WRITE, and a response of its own, as an atomic (Annex A19).
+Fill Requester::send_atomic_write(TrainBatch& batch, SendWqe& wqe, Time now) {
+  if (wqe.length != kAtomicSize) return local_error(Status::kLocalLengthError);
+  const std::uint32_t psn = cursor_psn_;
+  const Fill sent = send_message(batch, wqe, now);
+  if (sent == Fill::kMore) outstanding_.push_back({psn, 1});
+  return sent;
 }
 
 void Requester::advance_cursor(const SendWqe& wqe, std::uint32_t packets, Time now) {

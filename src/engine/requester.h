@@ -21,7 +21,7 @@ enum class Fill : std::uint8_t {
   kBlocked,  ///< the receiver's window is full
 };
 
-/// The sending half of a reliable connected queue pair.
+/// The sending half of an RC or XRC_SEND queue pair.
 ///
 /// Three cursors run over the send queue: work requests before `oldest_` are complete; PSNs before
 /// `unacked_psn_` are acknowledged (for a READ: its responses have come); `cursor_` is what goes
@@ -62,7 +62,10 @@ class Requester {
   void do_locally(SendWqe& wqe);
   void retire_local();
   [[nodiscard]] Fill send_message(TrainBatch& batch, SendWqe& wqe, Time now);
+  [[nodiscard]] wire::Train& begin_request(TrainBatch& batch, const SendWqe& wqe,
+                                           wire::Opcode rc_opcode) const;
   [[nodiscard]] Fill send_read(TrainBatch& batch, SendWqe& wqe, Time now);
+  [[nodiscard]] Fill send_atomic_write(TrainBatch& batch, SendWqe& wqe, Time now);
   [[nodiscard]] Fill send_atomic(TrainBatch& batch, SendWqe& wqe, Time now);
   void assign_psns(SendWqe& wqe);
   void advance_cursor(const SendWqe& wqe, std::uint32_t packets, Time now);

@@ -45,7 +45,12 @@ std::optional<std::uint64_t> change_word(Bytes bytes, const wire::AtomicEth& req
 }  // namespace
 
 Responder::Responder(Core& core, QueuePair& qp) : core_(core), qp_(qp) {
-  receive_.pieces.reserve(qp.config().receives->max_pieces());
+  const QpConfig& config = qp.config();
+  own_ = target_ = {
+      .receives = config.receives, .completions = config.receive_completions, .pd = config.pd};
+  // Any shared queue of the domain may be meant, with pieces up to the limit.
+  receive_.pieces.reserve(config.directory != nullptr ? core.config.max_pieces
+                                                      : config.receives->max_pieces());
 }
 
 void Responder::reset() {
@@ -56,6 +61,7 @@ void Responder::reset() {
   receive_taken_ = false;
   received_ = 0;
   write_left_ = 0;
+  target_ = own_;
   answers_.clear();
   saved_.clear();
   saved_next_ = 0;
@@ -108,7 +114,7 @@ void Responder::handle_unreliable(const wire::Packet& packet) {
   if (begins(packet.info().place)) {
     message_ = Message::kNone;
     dropping_ = false;
-  } else if (gap) {
+  } else if (gap && !mutant(Mutant::kUcGapIgnored)) {
     dropping_ = true;
   }
   if (!dropping_) execute(packet);
@@ -118,12 +124,14 @@ void Responder::handle_unreliable(const wire::Packet& packet) {
 void Responder::drop_message() {
   dropping_ = true;
   message_ = Message::kNone;
+  if (mutant(Mutant::kUcReceiveLost)) receive_taken_ = false;
 }
 
 /// The order of checks: PSN, opcode sequence, opcode and access, resources, length, rkey
-/// (engine.md, "Responder").
+/// (engine.md, "Responder"). A shared queue that is not in the domain is an operand that cannot be:
+/// an invalid request, for READs, WRITEs and atomics as well, whose keys it decides about.
 void Responder::execute(const wire::Packet& packet) {
-  if (!in_sequence(packet.info()))
+  if (!in_sequence(packet.info()) || !find_target(packet))
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   using wire::Operation;
   switch (packet.info().operation) {
@@ -132,6 +140,7 @@ void Responder::execute(const wire::Packet& packet) {
     case Operation::kReadRequest: return execute_read(packet);
     case Operation::kCompareSwap:
     case Operation::kFetchAdd: return execute_atomic(packet);
+    case Operation::kAtomicWrite: return execute_atomic_write(packet);
     default: return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   }
 }
@@ -185,7 +194,7 @@ void Responder::execute_send(const wire::Packet& packet) {
   message_ = Message::kSend;
   if (ends(info.place)) {
     message_ = Message::kNone;
-    if (info.has_ieth && !core_.memory.invalidate(packet.ieth.rkey, user())) {
+    if (info.has_ieth && !core_.memory.invalidate(packet.ieth.rkey, user(target_.pd))) {
       // A bad key: an error completion and ERR, but no NAK (engine.md, "Responder").
       fail_receive(Status::kRemoteInvalidRequest);
       return qp_.enter_error(true);
@@ -214,8 +223,8 @@ void Responder::execute_write(const wire::Packet& packet) {
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   }
   if (size != 0) {
-    const auto bytes =
-        core_.memory.lookup_remote(write_rkey_, write_address_, size, kRemoteWrite, user());
+    const auto bytes = core_.memory.lookup_remote(write_rkey_, write_address_, size, kRemoteWrite,
+                                                  user(target_.pd));
     if (!bytes) return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
     // The program took the memory away, but the region still names it: as with a key that does not.
     if (!place(bytes->data(), packet.payload))
@@ -244,8 +253,8 @@ bool Responder::begin_write(const wire::Packet& packet) {
   }
   // The whole range is checked before the first byte is placed; a zero-length WRITE has no range
   // (C9-88).
-  if (has_range(reth) &&
-      !core_.memory.lookup_remote(reth.rkey, reth.address, reth.dma_length, kRemoteWrite, user())) {
+  if (has_range(reth) && !core_.memory.lookup_remote(reth.rkey, reth.address, reth.dma_length,
+                                                     kRemoteWrite, user(target_.pd))) {
     refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
     return false;
   }
@@ -269,8 +278,8 @@ void Responder::execute_read(const wire::Packet& packet) {
   if (reth.dma_length > kMaxDmaLength) {
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   }
-  if (has_range(reth) &&
-      !core_.memory.lookup_remote(reth.rkey, reth.address, reth.dma_length, kRemoteRead, user())) {
+  if (has_range(reth) && !core_.memory.lookup_remote(reth.rkey, reth.address, reth.dma_length,
+                                                     kRemoteRead, user(target_.pd))) {
     return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
   }
   const std::uint32_t count = packet_count(reth.dma_length, qp_.attributes().path_mtu);
@@ -282,6 +291,7 @@ void Responder::execute_read(const wire::Packet& packet) {
              .end_psn = psn_add(psn, count),
              .address = reth.address,
              .rkey = reth.rkey,
+             .pd = target_.pd,
              .length = reth.dma_length})) {
     return;
   }
@@ -295,8 +305,8 @@ void Responder::execute_atomic(const wire::Packet& packet) {
   if (request.address % kAtomicSize != 0) {
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   }
-  const auto bytes =
-      core_.memory.lookup_remote(request.rkey, request.address, kAtomicSize, kRemoteAtomic, user());
+  const auto bytes = core_.memory.lookup_remote(request.rkey, request.address, kAtomicSize,
+                                                kRemoteAtomic, user(target_.pd));
   if (!bytes || reinterpret_cast<std::uintptr_t>(bytes->data()) % kAtomicSize != 0) {
     return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
   }
@@ -305,10 +315,32 @@ void Responder::execute_atomic(const wire::Packet& packet) {
   const bool adds = packet.info().operation == wire::Operation::kFetchAdd;
   const auto done = change_word(*bytes, request, adds);
   if (!done) return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
-  const std::uint64_t original = *done;
+  finish_atomic(packet.bth.psn, Answer::Kind::kAtomic, *done);
+}
+
+/// Eight bytes that become visible at once. The rights are those of a WRITE, the room for answers
+/// and the replay of duplicates those of an atomic (Annex A19; Linux's rxe does both so).
+void Responder::execute_atomic_write(const wire::Packet& packet) {
+  const wire::Reth& reth = packet.reth;
+  if (!start_rd_atomic(kRemoteWrite)) return;
+  if (packet.payload.size() != kAtomicSize || reth.dma_length != kAtomicSize ||
+      reth.address % kAtomicSize != 0) {
+    return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
+  }
+  const auto bytes = core_.memory.lookup_remote(reth.rkey, reth.address, kAtomicSize, kRemoteWrite,
+                                                user(target_.pd));
+  const bool usable = bytes && reinterpret_cast<std::uintptr_t>(bytes->data()) % kAtomicSize == 0;
+  if (usable && answers_.size() >= answers_limit_) return;
+  if (!usable || !place(bytes->data(), packet.payload))
+    return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
+  qp_.count(&Counters::bytes_received, kAtomicSize);
+  finish_atomic(packet.bth.psn, Answer::Kind::kAtomicWrite, 0);
+}
+
+/// What a duplicate will be answered with, and the answer.
+void Responder::finish_atomic(std::uint32_t psn, Answer::Kind kind, std::uint64_t original) {
   msn_ = (msn_ + 1) & wire::kMask24;
-  const std::uint32_t psn = packet.bth.psn;
-  const SavedAtomic saved{.psn = psn, .msn = msn_, .original = original};
+  const SavedAtomic saved{.kind = kind, .psn = psn, .msn = msn_, .original = original};
   const std::uint32_t most =
       mutant(Mutant::kSavedAtomicsTooFew) ? 1 : qp_.attributes().max_dest_rd_atomic;
   if (saved_.size() < most) {
@@ -317,8 +349,7 @@ void Responder::execute_atomic(const wire::Packet& packet) {
     saved_[saved_next_] = saved;
     saved_next_ = (saved_next_ + 1) % saved_.size();
   }
-  static_cast<void>(
-      push({.kind = Answer::Kind::kAtomic, .psn = psn, .msn = msn_, .original = original}));
+  static_cast<void>(push({.kind = kind, .psn = psn, .msn = msn_, .original = original}));
   expected_psn_ = psn_add(expected_psn_, 1);
 }
 
@@ -338,7 +369,8 @@ void Responder::handle_duplicate(const wire::Packet& packet) {
       return answer_acknowledge();  // of the latest PSN; never executed again (C9-105)
     case Operation::kReadRequest: return duplicate_read(packet);
     case Operation::kCompareSwap:
-    case Operation::kFetchAdd: return duplicate_atomic(packet);
+    case Operation::kFetchAdd:
+    case Operation::kAtomicWrite: return duplicate_atomic(packet);
     default: return;
   }
 }
@@ -354,9 +386,11 @@ void Responder::duplicate_read(const wire::Packet& packet) {
   if (reth.dma_length > kMaxDmaLength || mutant(Mutant::kDuplicateReadDropped)) return;
   const std::uint32_t end = psn_add(psn, packet_count(reth.dma_length, qp_.attributes().path_mtu));
   if (psn_distance(end, expected_psn_) > 0) return;
-  if (has_range(reth) &&
-      !core_.memory.lookup_remote(reth.rkey, reth.address, reth.dma_length, kRemoteRead, user())) {
-    return refuse_at(psn, wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
+  const NumberedReceives* const target = named(packet);
+  if (target == nullptr ||
+      (has_range(reth) && !core_.memory.lookup_remote(reth.rkey, reth.address, reth.dma_length,
+                                                      kRemoteRead, user(target->pd)))) {
+    return refuse_again(psn);
   }
   suspect_path(psn, end);
   const Answer again{.kind = Answer::Kind::kRead,
@@ -367,6 +401,7 @@ void Responder::duplicate_read(const wire::Packet& packet) {
                      .end_psn = end,
                      .address = reth.address,
                      .rkey = reth.rkey,
+                     .pd = target->pd,
                      .length = reth.dma_length};
   for (Answer& waiting : answers_) {
     if (waiting.kind != Answer::Kind::kRead) continue;
@@ -396,21 +431,21 @@ void Responder::duplicate_atomic(const wire::Packet& packet) {
   const auto saved = std::ranges::find(saved_, psn, &SavedAtomic::psn);
   if (saved == saved_.end()) return;
   const auto same = [&](const Answer& answer) {
-    return answer.kind == Answer::Kind::kAtomic && answer.psn == psn;
+    return answer.kind == saved->kind && answer.psn == psn;
   };
   if (std::ranges::any_of(answers_, same)) return;
   std::uint64_t original = saved->original;
   if (mutant(Mutant::kDuplicateAtomicExecutes)) {
     const wire::AtomicEth& request = packet.atomic_eth;
     const auto bytes = core_.memory.lookup_remote(request.rkey, request.address, kAtomicSize,
-                                                  kRemoteAtomic, user());
+                                                  kRemoteAtomic, user(target_.pd));
     if (bytes && packet.info().operation == wire::Operation::kFetchAdd) {
       original = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(bytes->data()))
                      .fetch_add(request.swap_or_add);
     }
   }
   if (waiting(true) < std::max<std::uint32_t>(qp_.attributes().max_dest_rd_atomic, 1)) {
-    static_cast<void>(push({.kind = Answer::Kind::kAtomic,
+    static_cast<void>(push({.kind = saved->kind,
                             .duplicate = true,
                             .psn = psn,
                             .msn = saved->msn,
@@ -420,8 +455,26 @@ void Responder::duplicate_atomic(const wire::Packet& packet) {
 
 // --- Common to both
 
-KeyUser Responder::user() const {
-  return {.pd = qp_.config().pd, .qp_number = qp_.config().number};
+/// What a request is for: the queue pair's own receives, or for XRC those that it names; null when
+/// the domain has none of that number.
+const NumberedReceives* Responder::named(const wire::Packet& packet) const {
+  const ReceiveDirectory* const directory = qp_.config().directory;
+  return directory == nullptr ? &own_ : directory->find(packet.xrceth.srq_number);
+}
+
+/// Finds what a request that is executed is for; the packets of a message are all for the same.
+bool Responder::find_target(const wire::Packet& packet) {
+  if (qp_.config().directory == nullptr) return true;
+  if (message_ != Message::kNone && packet.xrceth.srq_number != target_srq_) return false;
+  const NumberedReceives* const target = named(packet);
+  if (target == nullptr) return false;
+  target_ = *target;
+  target_srq_ = packet.xrceth.srq_number;
+  return true;
+}
+
+KeyUser Responder::user(std::uint32_t pd) const {
+  return {.pd = pd, .qp_number = qp_.config().number};
 }
 
 /// Common to the packets of SENDs and WRITEs that were executed.

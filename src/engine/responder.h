@@ -15,9 +15,10 @@ namespace verbena::engine {
 
 class QueuePair;
 
-/// The receiving half of a connected queue pair. RC: executes requests in PSN order and answers in
-/// that order. UC: answers nothing; a message of which something is lost or wrong is dropped, and
-/// what it had taken waits for the next one.
+/// The receiving half of a connected queue pair. RC and XRC: executes requests in PSN order and
+/// answers in that order; XRC's requests say where they are received. UC: answers nothing; a
+/// message of which something is lost or wrong is dropped, and what it had taken waits for the next
+/// one.
 class Responder {
  public:
   Responder(Core& core, QueuePair& qp);
@@ -29,6 +30,8 @@ class Responder {
   void reserve();
   void handle_request(const wire::Packet& packet, Time now);
   [[nodiscard]] Fill fill(TrainBatch& batch);
+  /// Receives of a directory go: see Engine::forget().
+  void forget(const ReceiveSource& receives);
   /// Completes the message in progress and every posted receive with a flush error (ERR).
   void flush();
   /// ERR for a reason of our own: nothing more is answered.
@@ -45,7 +48,7 @@ class Responder {
   enum class Message : std::uint8_t { kNone, kSend, kWrite };
 
   struct Answer {
-    enum class Kind : std::uint8_t { kAcknowledge, kNak, kRead, kAtomic };
+    enum class Kind : std::uint8_t { kAcknowledge, kNak, kRead, kAtomic, kAtomicWrite };
     Kind kind{};
     bool duplicate = false;
     std::uint32_t psn = 0;  ///< of the answer; for a READ that of its next packet
@@ -57,11 +60,13 @@ class Responder {
     std::uint32_t end_psn = 0;
     std::uint64_t address = 0;  ///< of first_psn's first byte
     std::uint32_t rkey = 0;
+    std::uint32_t pd = 0;      ///< that the key must be of
     std::uint32_t length = 0;  ///< from first_psn on
     std::uint64_t original = 0;
   };
 
   struct SavedAtomic {
+    Answer::Kind kind{};
     std::uint32_t psn = 0;
     std::uint32_t msn = 0;
     std::uint64_t original = 0;
@@ -77,19 +82,24 @@ class Responder {
   [[nodiscard]] bool begin_write(const wire::Packet& packet);
   void execute_read(const wire::Packet& packet);
   void execute_atomic(const wire::Packet& packet);
+  void execute_atomic_write(const wire::Packet& packet);
+  void finish_atomic(std::uint32_t psn, Answer::Kind kind, std::uint64_t original);
   [[nodiscard]] bool start_rd_atomic(std::uint32_t right);
   void handle_duplicate(const wire::Packet& packet);
   void duplicate_read(const wire::Packet& packet);
   void duplicate_atomic(const wire::Packet& packet);
   void suspect_path(std::uint32_t psn, std::uint32_t end);
 
-  [[nodiscard]] KeyUser user() const;
+  [[nodiscard]] bool find_target(const wire::Packet& packet);
+  [[nodiscard]] const NumberedReceives* named(const wire::Packet& packet) const;
+  [[nodiscard]] KeyUser user(std::uint32_t pd) const;
   [[nodiscard]] bool take_receive();
   void finish_packet(const wire::Packet& packet, std::uint32_t psns);
   void complete_receive(const wire::Packet& packet, CompletionOpcode opcode, std::uint32_t bytes);
   void fail_receive(Status status);
   void refuse(wire::NakCode code, Status receive_status);
   void refuse_at(std::uint32_t psn, wire::NakCode code, Status receive_status);
+  void refuse_again(std::uint32_t psn);
   void answer_acknowledge();
   void answer_nak(wire::Aeth::Kind kind, std::uint8_t value, std::uint32_t psn);
   [[nodiscard]] bool push(const Answer& answer);
@@ -106,7 +116,10 @@ class Responder {
   bool nak_sent_ = false;  ///< silence about the gap until the expected PSN comes
 
   Message message_ = Message::kNone;
-  bool dropping_ = false;  ///< UC: what comes until the next message begins
+  bool dropping_ = false;         ///< UC: what comes until the next message begins
+  NumberedReceives own_;          ///< the queue pair's; XRC: none
+  NumberedReceives target_;       ///< what the latest request is for
+  std::uint32_t target_srq_ = 0;  ///< XRC: the number it gave
   ReceiveWqe receive_;
   bool receive_taken_ = false;
   std::uint64_t received_ = 0;       ///< bytes of the message in progress

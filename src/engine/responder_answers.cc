@@ -21,7 +21,8 @@ bool Responder::only_acknowledgement() const {
 
 std::uint32_t Responder::waiting(bool duplicates) const {
   return static_cast<std::uint32_t>(std::ranges::count_if(answers_, [&](const Answer& answer) {
-    const bool counts = answer.kind == Answer::Kind::kRead || answer.kind == Answer::Kind::kAtomic;
+    const bool counts =
+        answer.kind != Answer::Kind::kAcknowledge && answer.kind != Answer::Kind::kNak;
     return counts && answer.duplicate == duplicates;
   }));
 }
@@ -76,10 +77,14 @@ Fill Responder::fill(TrainBatch& batch) {
 
 void Responder::send_simple(TrainBatch& batch, const Answer& answer) {
   wire::Train& train = batch.next();
-  const bool atomic = answer.kind == Answer::Kind::kAtomic;
+  const bool atomic =
+      answer.kind == Answer::Kind::kAtomic || answer.kind == Answer::Kind::kAtomicWrite;
   train.path = &qp_.attributes().path;
-  train.head.bth.opcode =
-      atomic ? wire::Opcode::kRcAtomicAcknowledge : wire::Opcode::kRcAcknowledge;
+  const wire::Opcode opcode = answer.kind == Answer::Kind::kAtomic
+                                  ? wire::Opcode::kRcAtomicAcknowledge
+                              : atomic ? wire::Opcode::kRcReadResponseOnly
+                                       : wire::Opcode::kRcAcknowledge;
+  train.head.bth.opcode = opcode_of(qp_.config().type, opcode);
   train.head.bth.destination_qp = qp_.attributes().destination_qp;
   train.head.bth.psn = answer.psn;
   train.head.aeth =
@@ -105,8 +110,12 @@ bool Responder::send_read(TrainBatch& batch, Answer& answer) {
   const std::uint32_t size = std::min(answer.length - offset, count * mtu);
   std::span<const ConstBytes> pieces;
   if (size != 0) {
-    const auto bytes =
-        core_.memory.lookup_remote(answer.rkey, answer.address + offset, size, kRemoteRead, user());
+    const auto bytes = core_.memory.lookup_remote(answer.rkey, answer.address + offset, size,
+                                                  kRemoteRead, user(answer.pd));
+    if (!bytes && answer.duplicate) {
+      refuse_again(answer.psn);
+      return true;
+    }
     if (!bytes || !present(*bytes)) {
       // The region or its memory went away since the request was checked: a NAK takes the place of
       // this answer and all later ones, whose requests then do not count as completed.
@@ -119,16 +128,18 @@ bool Responder::send_read(TrainBatch& batch, Answer& answer) {
     pieces = batch.gather(*bytes);
   }
   using enum wire::Opcode;
+  const QpType type = qp_.config().type;
   const bool ends_here = count == left;
   wire::Train& train = batch.next();
   train.path = &qp_.attributes().path;
   wire::Bth& bth = train.head.bth;
-  bth.opcode = index == 0 ? (ends_here && count == 1 ? kRcReadResponseOnly : kRcReadResponseFirst)
-                          : (ends_here && count == 1 ? kRcReadResponseLast : kRcReadResponseMiddle);
+  const bool last = ends_here && count == 1;
+  bth.opcode = opcode_of(type, index == 0 ? (last ? kRcReadResponseOnly : kRcReadResponseFirst)
+                                          : (last ? kRcReadResponseLast : kRcReadResponseMiddle));
   bth.destination_qp = qp_.attributes().destination_qp;
   bth.psn = answer.psn;
-  train.middle_opcode = kRcReadResponseMiddle;
-  train.last_opcode = ends_here ? kRcReadResponseLast : kRcReadResponseMiddle;
+  train.middle_opcode = opcode_of(type, kRcReadResponseMiddle);
+  train.last_opcode = opcode_of(type, ends_here ? kRcReadResponseLast : kRcReadResponseMiddle);
   train.head.aeth.msn = answer.msn;
   train.count = count;
   train.segment_size = mtu;

@@ -12,9 +12,14 @@ namespace verbena::engine {
 /// packet again later.
 bool Responder::take_receive() {
   if (receive_taken_) return true;
-  if (qp_.config().receives->take(receive_) == ReceiveSource::Taken::kYes) {
+  const ReceiveSource::Taken taken = target_.receives->take(receive_);
+  if (taken == ReceiveSource::Taken::kYes) {
     receive_taken_ = true;
     return true;
+  }
+  if (taken == ReceiveSource::Taken::kFailed) {
+    refuse(wire::NakCode::kRemoteOperationalError, Status::kFatalError);
+    return false;
   }
   if (!qp_.reliable()) {
     qp_.count(&Counters::no_receive);
@@ -31,6 +36,7 @@ void Responder::complete_receive(const wire::Packet& packet, CompletionOpcode op
   const wire::OpcodeInfo& info = packet.info();
   receive_taken_ = false;
   qp_.complete_receive(
+      *target_.completions,
       {.id = receive_.id,
        .opcode = opcode,
        .byte_count = bytes,
@@ -46,6 +52,7 @@ void Responder::fail_receive(Status status) {
   if (!receive_taken_) return;
   receive_taken_ = false;
   qp_.complete_receive(
+      *target_.completions,
       {.id = receive_.id, .status = status, .qp_number = qp_.config().number, .solicited = true});
 }
 
@@ -68,10 +75,26 @@ void Responder::refuse(wire::NakCode code, Status receive_status) {
   refuse_at(expected_psn_, code, receive_status);
 }
 
+void Responder::forget(const ReceiveSource& receives) {
+  if (target_.receives != &receives) return;
+  target_ = own_;
+  message_ = Message::kNone;
+  receive_taken_ = false;
+}
+
+/// A repeated READ whose key opens nothing any more. The network may have repeated it, long after
+/// the requester used the answer and let its memory go: then nobody looks at this NAK. It tells a
+/// requester that does wait, and ends nothing here.
+void Responder::refuse_again(std::uint32_t psn) {
+  answer_nak(wire::Aeth::Kind::kNak, static_cast<std::uint8_t>(wire::NakCode::kRemoteAccessError),
+             psn);
+}
+
 void Responder::flush() {
   message_ = Message::kNone;
   fail_receive(Status::kFlushError);
-  if (qp_.config().receives->shared()) return;  // they stay for others
+  if (qp_.shares_receives() && !mutant(Mutant::kSharedReceivesFlushed))
+    return;  // they stay for others
   if (mutant(Mutant::kFlushSkipsReceives)) return;
   while (qp_.config().receives->take(receive_) == ReceiveSource::Taken::kYes) {
     receive_taken_ = true;

@@ -261,6 +261,22 @@ TEST_F(Answers, DuplicateReadNeedsTheQueuePairsRight) {
   expect_ack(ask(request(Opcode::kRcWriteOnly, 100, 8)), 100);
 }
 
+// The network may repeat a READ long after its answer was used and what it named let go.
+TEST_F(Answers, DuplicateReadOfAKeyThatWentEndsNothing) {
+  connect();
+  wire::Packet read = request(Opcode::kRcReadRequest, 100);
+  read.reth.dma_length = 8;
+  EXPECT_EQ(ask(read).size(), 1u);
+  deliver(b, on_the_way(read));
+  ASSERT_TRUE(b.keys.erase(b.key));  // before that is answered
+  const auto answers = collect(b);
+  ASSERT_EQ(answers.size(), 1u);
+  expect_nak({answers[0].packet()}, NakCode::kRemoteAccessError, 100);
+  expect_nak(ask(read), NakCode::kRemoteAccessError, 100);
+  ASSERT_TRUE(b.receive(4, {}, now));
+  expect_ack(ask(request(Opcode::kRcSendOnly, 101, 0)), 101);
+}
+
 TEST_F(Answers, ReceiverNotReadyCarriesTimerAndPsn) {
   connect();
   expect_answer(ask(request(Opcode::kRcSendOnly, 100, 8)), Aeth::Kind::kRnrNak, 1, 100);

@@ -17,7 +17,7 @@ namespace verbena::engine {
 /// Whether such a request is complete with a response of its own only, which no later
 /// acknowledgement replaces.
 [[nodiscard]] constexpr bool awaits_response(SendOpcode opcode) {
-  return opcode == SendOpcode::kRead || is_atomic(opcode);
+  return opcode == SendOpcode::kRead || opcode == SendOpcode::kAtomicWrite || is_atomic(opcode);
 }
 
 }  // namespace verbena::engine

@@ -33,14 +33,15 @@ bool copy_inline(std::byte* to, std::span<const Sge> pieces) {
 
 }  // namespace
 
-SendQueue::SendQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint32_t max_inline)
+SendQueue::SendQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint32_t max_inline,
+                     std::pmr::memory_resource* memory)
     : capacity_(capacity),
       max_pieces_(max_pieces),
       max_inline_(max_inline),
       mask_(std::bit_ceil(std::max(capacity, 1u)) - 1),
-      slots_(mask_ + std::size_t{1}),
-      pieces_(slots_.size() * max_pieces),
-      inline_(slots_.size() * max_inline) {}
+      slots_(mask_ + std::size_t{1}, memory),
+      pieces_(slots_.size() * max_pieces, memory),
+      inline_(slots_.size() * max_inline, memory) {}
 
 Result<void> SendQueue::post(const SendRequest& request) {
   const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
@@ -66,6 +67,11 @@ Result<void> SendQueue::post(const SendRequest& request) {
     if (!copy_inline(start, request.pieces))
       return fail(std::errc::bad_address, "the inline data are not there");
     wqe.inline_bytes = {start, wqe.length};
+  }
+  if (request.opcode == SendOpcode::kAtomicWrite && request.pieces.empty()) {
+    wqe.inline_bytes = std::as_bytes(std::span(&wqe.request.swap, 1));
+    wqe.request.inline_data = true;
+    wqe.length = sizeof wqe.request.swap;
   }
   tail_.store(tail + 1, std::memory_order_release);
   return {};

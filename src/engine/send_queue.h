@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory_resource>
 #include <vector>
 
 #include "base/result.h"
@@ -27,9 +28,10 @@ struct SendWqe {
 /// the two atomic indices.
 class SendQueue {
  public:
-  /// All storage is made here: `capacity` requests of `max_pieces` pieces and `max_inline` bytes
-  /// each.
-  SendQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint32_t max_inline);
+  /// All storage is made here, in `memory`, which outlives it: `capacity` requests of `max_pieces`
+  /// pieces and `max_inline` bytes each.
+  SendQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint32_t max_inline,
+            std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
   // Poster's side.
 
@@ -56,9 +58,9 @@ class SendQueue {
   std::uint32_t max_pieces_;
   std::uint32_t max_inline_;
   std::uint32_t mask_;
-  std::vector<SendWqe> slots_;
-  std::vector<Sge> pieces_;
-  std::vector<std::byte> inline_;
+  std::pmr::vector<SendWqe> slots_;
+  std::pmr::vector<Sge> pieces_;
+  std::pmr::vector<std::byte> inline_;
   std::atomic<std::uint32_t> head_{0};
   std::atomic<std::uint32_t> tail_{0};
 };

@@ -6,6 +6,7 @@
 #include <array>
 #include <deque>
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "engine/engine.h"
@@ -36,6 +37,15 @@ struct Sink final : CompletionSink {
   std::size_t limit = ~std::size_t{0};
 };
 
+/// The shared receive queues of an XRC domain.
+struct Directory final : ReceiveDirectory {
+  [[nodiscard]] const NumberedReceives* find(std::uint32_t number) const override {
+    const auto found = entries.find(number);
+    return found == entries.end() ? nullptr : &found->second;
+  }
+  std::map<std::uint32_t, NumberedReceives> entries;
+};
+
 /// A packet under way, in its parsed form's bytes.
 struct Datagram {
   std::vector<std::byte> bytes;
@@ -43,11 +53,13 @@ struct Datagram {
   [[nodiscard]] wire::Packet packet() const { return wire::parse(bytes).value(); }
 };
 
-/// One end: an engine with one queue pair, its memory and queues.
+/// One end: an engine with one queue pair, its memory and queues. An XRC target's domain has one
+/// shared receive queue.
 class End {
  public:
   static constexpr std::uint32_t kPd = 7;
   static constexpr std::size_t kMemory = 1 << 17;
+  static constexpr std::uint32_t kSrq = 0x333;
 
   End(std::uint32_t address, std::uint32_t number, QpType type = QpType::kRc,
       EngineConfig config = {})
@@ -61,15 +73,17 @@ class End {
                        .access = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic,
                        .pd = kPd})
               .value();
-    qp = engine
-             .create({.number = qpn,
-                      .type = type,
-                      .pd = kPd,
-                      .send_queue = &sends,
-                      .receives = &receives,
-                      .send_completions = &sent,
-                      .receive_completions = &received})
-             .value();
+    QpConfig made{.number = qpn, .type = type, .send_queue = &sends};
+    if (type == QpType::kXrcReceive) {
+      directory.entries[kSrq] = {.receives = &receives, .completions = &received, .pd = kPd};
+      made.directory = &directory;
+    } else {
+      made.pd = kPd;
+      made.receives = &receives;
+      made.send_completions = &sent;
+      made.receive_completions = &received;
+    }
+    qp = engine.create(made).value();
   }
 
   [[nodiscard]] std::uint64_t address(std::size_t offset) const {
@@ -100,6 +114,7 @@ class End {
   std::uint32_t key = 0;
   SendQueue sends{64, 4, 256};
   ReceiveQueue receives{64, 4, kPd};
+  Directory directory;
   Sink sent;
   Sink received;
   QueuePair* qp = nullptr;
@@ -118,7 +133,9 @@ struct ConnectOptions {
 class EngineTest : public ::testing::Test {
  protected:
   explicit EngineTest(const EngineConfig& config = {}, QpType type = QpType::kRc)
-      : a(0x7F000001, 0x111, type, config), b(0x7F000002, 0x222, type, config) {}
+      : EngineTest(config, type, type) {}
+  EngineTest(const EngineConfig& config, QpType type_a, QpType type_b)
+      : a(0x7F000001, 0x111, type_a, config), b(0x7F000002, 0x222, type_b, config) {}
 
   End a;
   End b;
@@ -160,12 +177,15 @@ class EngineTest : public ::testing::Test {
 
   void bring_up(End& end, const End& peer, const ConnectOptions& options, std::uint32_t sq_psn,
                 std::uint32_t rq_psn) {
+    const auto needed = [&](QpState from, QpState to) {
+      return kMaskState | transition(end.qp->config().type, from, to).required;
+    };
     QpAttributes attributes;
     attributes.state = QpState::kInit;
     attributes.access = options.access;
     attributes.port = 1;
-    ASSERT_TRUE(end.engine.modify(*end.qp, attributes,
-                                  kMaskState | kMaskPkeyIndex | kMaskPort | kMaskAccess, now));
+    ASSERT_TRUE(
+        end.engine.modify(*end.qp, attributes, needed(QpState::kReset, QpState::kInit), now));
     attributes.state = QpState::kRtr;
     attributes.path = {.source = end.source, .destination = peer.source, .source_port = 4791};
     attributes.path_mtu = options.mtu;
@@ -173,20 +193,14 @@ class EngineTest : public ::testing::Test {
     attributes.rq_psn = rq_psn;
     attributes.max_dest_rd_atomic = options.rd_atomic;
     attributes.min_rnr_timer = 1;
-    ASSERT_TRUE(end.engine.modify(*end.qp, attributes,
-                                  kMaskState | kMaskPath | kMaskPathMtu | kMaskDestinationQp |
-                                      kMaskRqPsn | kMaskMaxDestRdAtomic | kMaskMinRnrTimer,
-                                  now));
+    ASSERT_TRUE(end.engine.modify(*end.qp, attributes, needed(QpState::kInit, QpState::kRtr), now));
     attributes.state = QpState::kRts;
     attributes.sq_psn = sq_psn;
     attributes.max_rd_atomic = options.rd_atomic;
     attributes.retry_count = options.retries;
     attributes.rnr_retry = options.rnr_retry;
     attributes.timeout = options.timeout;
-    ASSERT_TRUE(end.engine.modify(
-        *end.qp, attributes,
-        kMaskState | kMaskSqPsn | kMaskMaxRdAtomic | kMaskRetryCount | kMaskRnrRetry | kMaskTimeout,
-        now));
+    ASSERT_TRUE(end.engine.modify(*end.qp, attributes, needed(QpState::kRtr, QpState::kRts), now));
   }
 
   /// Everything that an end wants to send now.

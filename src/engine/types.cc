@@ -8,6 +8,8 @@ std::string_view to_string(QpType type) {
     case QpType::kRc: return "RC";
     case QpType::kUc: return "UC";
     case QpType::kUd: return "UD";
+    case QpType::kXrcSend: return "XRC_SEND";
+    case QpType::kXrcReceive: return "XRC_RECV";
   }
   return "unknown";
 }
@@ -59,6 +61,7 @@ std::string_view to_string(SendOpcode opcode) {
     case SendOpcode::kLocalInvalidate: return "LOCAL_INV";
     case SendOpcode::kBindWindow: return "BIND_WINDOW";
     case SendOpcode::kSendWithInvalidate: return "SEND_WITH_INV";
+    case SendOpcode::kAtomicWrite: return "ATOMIC_WRITE";
   }
   return "unknown";
 }

@@ -8,7 +8,13 @@
 /// that the C ABI is a cast.
 namespace verbena::engine {
 
-enum class QpType : std::uint8_t { kRc = 2, kUc = 3, kUd = 4 };
+enum class QpType : std::uint8_t {
+  kRc = 2,
+  kUc = 3,
+  kUd = 4,
+  kXrcSend = 9,      ///< initiator: an RC queue pair that sends only
+  kXrcReceive = 10,  ///< target: one that receives only, into the shared queues that requests name
+};
 
 enum class QpState : std::uint8_t { kReset, kInit, kRtr, kRts, kSqd, kSqe, kErr };
 
@@ -24,6 +30,7 @@ enum class SendOpcode : std::uint8_t {
   kLocalInvalidate = 7,
   kBindWindow = 8,
   kSendWithInvalidate = 9,
+  kAtomicWrite = 15,
 };
 
 /// How a work request ended (ibv_wc_status).
@@ -55,6 +62,7 @@ enum class CompletionOpcode : std::uint8_t {
   kFetchAdd = 4,
   kBindWindow = 5,
   kLocalInvalidate = 6,
+  kAtomicWrite = 9,
   kReceive = 128,
   kReceiveWriteWithImm = 129,
 };
@@ -68,6 +76,7 @@ enum Access : std::uint32_t {
   kRemoteAtomic = 8,
   kWindowBind = 16,
   kZeroBased = 32,
+  kOnDemand = 64,  ///< memory that need not be there before it is used
 };
 
 [[nodiscard]] std::string_view to_string(QpType type);

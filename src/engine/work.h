@@ -39,9 +39,10 @@ struct SendRequest {
   std::uint64_t remote_address = 0;   ///< WRITE, READ, atomics
   std::uint32_t rkey = 0;
   std::uint64_t compare_or_add = 0;
-  std::uint64_t swap = 0;
-  WindowBinding binding{};  ///< BIND_WINDOW
-  DatagramTarget target{};  ///< UD only
+  std::uint64_t swap = 0;        ///< ATOMIC_WRITE without pieces: its bytes
+  std::uint32_t remote_srq = 0;  ///< XRC: number of the shared receive queue that is meant
+  WindowBinding binding{};       ///< BIND_WINDOW
+  DatagramTarget target{};       ///< UD only
   std::span<const Sge> pieces{};
 };
 

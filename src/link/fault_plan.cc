@@ -14,7 +14,7 @@ namespace {
 constexpr std::array<std::string_view, kFaults> kFaultNames = {
     "drop", "duplicate", "reorder", "delay", "corrupt", "truncate", "mark"};
 
-constexpr std::array<std::pair<std::string_view, wire::Operation>, 9> kOperations = {{
+constexpr std::array<std::pair<std::string_view, wire::Operation>, 10> kOperations = {{
     {"send", wire::Operation::kSend},
     {"write", wire::Operation::kWrite},
     {"read_request", wire::Operation::kReadRequest},
@@ -23,6 +23,7 @@ constexpr std::array<std::pair<std::string_view, wire::Operation>, 9> kOperation
     {"atomic_ack", wire::Operation::kAtomicAcknowledge},
     {"compare_swap", wire::Operation::kCompareSwap},
     {"fetch_add", wire::Operation::kFetchAdd},
+    {"atomic_write", wire::Operation::kAtomicWrite},
     {"cnp", wire::Operation::kCongestion},
 }};
 
@@ -147,7 +148,7 @@ Result<FaultRule> parse_rule(std::string_view item) {
     if (kind == kOperations.end())
       return wrong(
           "{} names no kind of packet behind ':': send, write, read_request, read_response, "
-          "ack, atomic_ack, compare_swap, fetch_add or cnp",
+          "ack, atomic_ack, compare_swap, fetch_add, atomic_write or cnp",
           quoted(item));
     rule.operation = kind->second;
     rest = rest.substr(0, colon);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -12,12 +13,14 @@
 #include "engine/work.h"
 #include "nic/completion_channel.h"
 #include "nic/event_ledger.h"
+#include "nic/objects.h"
 
 namespace verbena::nic {
 
 class CompletionQueue;
 
-/// Whom a completion queue tells that it overflowed. Called with a shard held and no other lock.
+/// Whom a completion queue tells that it overflowed. Called with a shard held and the lock of the
+/// queue's listeners.
 class OverrunListener {
  public:
   virtual void overrun(CompletionQueue& cq) = 0;
@@ -37,9 +40,10 @@ class OverrunListener {
 /// Threads: all calls are safe from any thread.
 class CompletionQueue final : public engine::CompletionSink {
  public:
-  /// `channel` may be null; it and `listener` outlive the queue. `capacity` is at least 1.
+  /// `channel` and `pd` may be null; they and `listener` outlive the queue. `capacity` is at least
+  /// 1.
   CompletionQueue(std::uint32_t capacity, CompletionChannel* channel, void* cookie,
-                  OverrunListener& listener);
+                  OverrunListener& listener, ProtectionDomain* pd = nullptr);
   ~CompletionQueue();
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
@@ -58,17 +62,25 @@ class CompletionQueue final : public engine::CompletionSink {
   /// invalid_argument when more completions are waiting.
   [[nodiscard]] Result<void> resize(std::uint32_t capacity);
 
+  /// Tells one more, at once when it happened before.
+  void add_listener(OverrunListener& listener);
+  void remove_listener(OverrunListener& listener) noexcept;
+
   [[nodiscard]] std::uint32_t capacity() const;
   [[nodiscard]] bool overrun() const { return overrun_.load(std::memory_order_acquire); }
   [[nodiscard]] EventLedger& ledger() { return ledger_; }
   [[nodiscard]] CompletionChannel* channel() const { return channel_; }
+  [[nodiscard]] ProtectionDomain* pd() const { return pd_; }
   [[nodiscard]] void* cookie() const { return member_.cookie; }
 
   // The NIC's notes.
-  std::uint32_t uses = 0;  ///< queue pairs that name it (under the NIC's object lock)
+  std::uint32_t uses = 0;  ///< queue pairs and XRC queues that name it (under the object lock)
   std::uint32_t home = 0;  ///< index of the shard where its queue pairs live
   /// Which shards complete to it: those that poll() drives, a bit each.
   std::atomic<std::uint64_t> shards{1};
+  void complete_from(std::uint32_t shard) {
+    shards.fetch_or(std::uint64_t{1} << shard, std::memory_order_relaxed);
+  }
   /// Polls that found something without driving, since the last that drove.
   std::atomic<std::uint32_t> undriven{0};
 
@@ -81,14 +93,16 @@ class CompletionQueue final : public engine::CompletionSink {
   }
 
   mutable std::mutex mutex_;
-  std::vector<engine::Completion> ring_;
+  std::pmr::vector<engine::Completion> ring_;
+  ProtectionDomain* pd_;
   std::uint32_t first_ = 0;
   /// Written under the lock; read without it by polls of an empty queue.
   std::atomic<std::uint32_t> count_{0};
   std::atomic<bool> overrun_{false};
   Armed armed_ = Armed::kNo;
   CompletionChannel* channel_;
-  OverrunListener& listener_;
+  std::mutex listeners_mutex_;  ///< guards them, and is held while they are told
+  std::vector<OverrunListener*> listeners_;
   EventLedger ledger_;
   ChannelMember member_;
 };

@@ -26,6 +26,7 @@ struct Limits {
   std::uint32_t max_inline = 1024;
   std::uint8_t max_rd_atomic = 16;
   std::uint64_t max_mr_size = ~std::uint64_t{0} >> 1;
+  std::uint64_t max_dm_size = 1 << 20;
 };
 
 struct NicConfig {

@@ -24,6 +24,7 @@ Nic::Impl::Impl(Host& the_host, const NicConfig& the_config,
       config(the_config),
       keys(the_config.limits.max_mr + the_config.limits.max_mw, the_host.random()),
       async_events(std::move(async_notifier)),
+      device_memory(the_config.limits.max_dm_size),
       pds("protection domains", the_config.limits.max_pd),
       regions("memory regions", the_config.limits.max_mr),
       windows("memory windows", the_config.limits.max_mw),
@@ -31,7 +32,9 @@ Nic::Impl::Impl(Host& the_host, const NicConfig& the_config,
       channels("completion channels", the_config.limits.max_cq),
       cqs("completion queues", the_config.limits.max_cq),
       srqs("shared receive queues", the_config.limits.max_srq),
-      qps("queue pairs", the_config.limits.max_qp) {}
+      qps("queue pairs", the_config.limits.max_qp),
+      domains("XRC domains", the_config.limits.max_pd),
+      next_srq_number(static_cast<std::uint32_t>(the_host.random())) {}
 
 // Called with a shard held, so neither a shard nor the object lock is taken here.
 void Nic::Impl::overrun(CompletionQueue& cq) {
@@ -212,5 +215,9 @@ std::optional<Time> Nic::next_timeout(std::optional<Time> at_latest) const {
 std::span<const int> Nic::descriptors() const { return impl_->shards.front()->descriptors(); }
 bool Nic::polled(Time now) const { return impl_->poll_state.polled(now); }
 bool Nic::polled_lately(Time now) const { return impl_->poll_state.polled_lately(now); }
+void Nic::raise_fatal() {
+  if (impl_->failed.exchange(true)) return;
+  impl_->async_events.raise(AsyncEvent{.kind = AsyncKind::kDeviceFatal}, nullptr);
+}
 
 }  // namespace verbena::nic

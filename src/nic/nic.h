@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <span>
 
@@ -23,8 +24,12 @@ namespace verbena::nic {
 
 class CompletionQueue;
 class CompletionChannel;
+class DeviceMemory;
+class DeviceMemoryPool;
 class QueuePair;
 class SharedReceiveQueue;
+struct XrcDomain;
+struct XrcDomainInit;
 
 /// The objects of a software RNIC and the calls that work on them: what ibv_* functions are made
 /// of. Threads that poll or post drive the NIC themselves (`nic.md`, Progress); the host does the
@@ -63,13 +68,37 @@ class Nic {
   // or QP waits until its events were acknowledged.
 
   [[nodiscard]] Result<ProtectionDomain*> alloc_pd();
+  /// Another name for a protection domain: keys of both work with queues of both. Queues made with
+  /// it have their storage in `memory`, which is never called with a lock of ours held.
+  [[nodiscard]] Result<ProtectionDomain*> alloc_parent_domain(ProtectionDomain* pd,
+                                                              std::pmr::memory_resource* memory);
   [[nodiscard]] Result<void> dealloc_pd(ProtectionDomain* pd);
 
   /// Registers [base, base + length) under `address` (the IOVA). Access rights as engine::Access;
-  /// remote write or atomic needs local write. bad_address when the range wraps around.
+  /// remote write or atomic needs local write. bad_address when the range wraps around, and for
+  /// memory on demand that no page can be at.
   [[nodiscard]] Result<MemoryRegion*> register_memory(ProtectionDomain* pd, std::byte* base,
                                                       std::uint64_t length, std::uint64_t address,
                                                       std::uint32_t access);
+  /// Registers some of the device's own memory, or none, whose first byte then has address 0. As
+  /// register_memory(); invalid_argument for bytes that it does not have.
+  [[nodiscard]] Result<MemoryRegion*> register_memory(ProtectionDomain* pd, DeviceMemory& memory,
+                                                      std::uint64_t offset, std::uint64_t length,
+                                                      std::uint32_t access);
+  /// The device's own memory.
+  [[nodiscard]] DeviceMemoryPool& device_memory();
+  /// Registers all of the process's memory, on demand, each byte under its own address.
+  [[nodiscard]] Result<MemoryRegion*> register_all_memory(ProtectionDomain* pd,
+                                                          std::uint32_t access);
+  /// A region of nothing: it reads as zeros, and what is written is gone. No peer reaches it.
+  [[nodiscard]] Result<MemoryRegion*> register_nothing(ProtectionDomain* pd);
+  /// The bytes of an on-demand region that advice is about; the errors are those of
+  /// ibv_advise_mr(3). invalid_argument: the key is a window's; bad_address: there is no such key,
+  /// or not all of the range is its; operation_not_permitted: another protection domain's, or
+  /// `writes` and the region may not be written; no_such_file_or_directory: not on demand.
+  [[nodiscard]] Result<Bytes> find_on_demand(const ProtectionDomain* pd, std::uint32_t key,
+                                             std::uint64_t address, std::uint64_t length,
+                                             bool writes);
   /// Other rights, or another protection domain, under the same key. As register_memory();
   /// device_or_resource_busy while windows are bound to it.
   [[nodiscard]] Result<void> change_memory(MemoryRegion* region, ProtectionDomain* pd,
@@ -91,9 +120,10 @@ class Nic {
   [[nodiscard]] Result<void*> next_event(CompletionChannel* channel);
 
   /// `cookie` is what events name (the C object). `capacity` is what the program asked for; at
-  /// least that is granted.
+  /// least that is granted. `pd`, if there is one, says where its storage is.
   [[nodiscard]] Result<CompletionQueue*> create_cq(std::uint32_t capacity,
-                                                   CompletionChannel* channel, void* cookie);
+                                                   CompletionChannel* channel, void* cookie,
+                                                   ProtectionDomain* pd = nullptr);
   [[nodiscard]] Result<void> resize_cq(CompletionQueue* cq, std::uint32_t capacity);
   [[nodiscard]] Result<void> destroy_cq(CompletionQueue* cq);
   [[nodiscard]] std::uint32_t capacity(const CompletionQueue* cq) const;
@@ -106,6 +136,13 @@ class Nic {
   /// only later ones.
   [[nodiscard]] Result<void> arm(CompletionQueue* cq, bool solicited_only);
 
+  /// Opens the domain of a file, or makes one. resource_unavailable_try_again when there is none
+  /// for the file and none may be made, invalid_argument when there is one and it must be new. A
+  /// domain is known to this NIC only.
+  [[nodiscard]] Result<XrcDomain*> open_domain(const XrcDomainInit& init);
+  /// device_or_resource_busy while something is there that was made through it.
+  [[nodiscard]] Result<void> close_domain(XrcDomain* domain);
+
   [[nodiscard]] Result<SharedReceiveQueue*> create_srq(SrqInit& init, void* cookie);
   /// Sets what is given: another size, which must hold what is posted, and a limit, at most the
   /// size. Nothing changes on an error.
@@ -114,15 +151,22 @@ class Nic {
                                         std::optional<std::uint32_t> limit);
   [[nodiscard]] SrqAttributes query_srq(const SharedReceiveQueue* srq) const;
   [[nodiscard]] Result<void> destroy_srq(SharedReceiveQueue* srq);
+  /// By which XRC requests name it; 0 for a basic one.
+  [[nodiscard]] std::uint32_t number(const SharedReceiveQueue* srq) const;
   void acknowledge(SharedReceiveQueue* srq, std::uint32_t events);
 
   [[nodiscard]] Result<QueuePair*> create_qp(QpInit& init, void* cookie);
-  [[nodiscard]] Result<void> destroy_qp(QueuePair* qp);
+  /// Opens an XRC_RECV queue pair of the domain once more, so that its events are told with this
+  /// cookie too. invalid_argument when the domain has none of that number.
+  [[nodiscard]] Result<QueuePair*> open_qp(XrcDomain* domain, std::uint32_t number, void* cookie);
+  /// Closes what was opened with `cookie`, which only a queue pair that was opened again needs;
+  /// with the last opening the queue pair goes.
+  [[nodiscard]] Result<void> destroy_qp(QueuePair* qp, const void* cookie = nullptr);
   [[nodiscard]] Result<void> modify_qp(QueuePair* qp, const engine::QpAttributes& attributes,
                                        std::uint32_t mask);
   [[nodiscard]] engine::QpAttributes query_qp(QueuePair* qp) const;
   [[nodiscard]] std::uint32_t number(const QueuePair* qp) const;
-  void acknowledge(QueuePair* qp, std::uint32_t events);
+  void acknowledge(QueuePair* qp, std::uint32_t events, const void* cookie = nullptr);
 
   /// Posts without driving; ring() after the last one of a call tells the shard. What went before a
   /// failure stays posted.
@@ -157,6 +201,8 @@ class Nic {
   [[nodiscard]] bool polled(Time now) const;
   /// Some thread polled within the last millisecond.
   [[nodiscard]] bool polled_lately(Time now) const;
+  /// It cannot work any more, and the program is told once, by an event. Any locks may be held.
+  void raise_fatal();
 
  private:
   struct Impl;

@@ -3,20 +3,25 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "engine/key_table.h"
 #include "nic/async_events.h"
 #include "nic/completion_channel.h"
 #include "nic/completion_queue.h"
+#include "nic/device_memory.h"
 #include "nic/nic.h"
+#include "nic/null_memory.h"
 #include "nic/object_table.h"
 #include "nic/poll_state.h"
 #include "nic/queue_pair.h"
 #include "nic/shard.h"
 #include "nic/shared_receive_queue.h"
+#include "nic/xrc_domain.h"
 
 namespace verbena::nic {
 
@@ -24,7 +29,7 @@ namespace verbena::nic {
 struct Nic::Impl final : OverrunListener {
   Impl(Host& the_host, const NicConfig& the_config, std::unique_ptr<Notifier> async_notifier);
 
-  [[nodiscard]] Shard& shard_of(const QueuePair& qp) { return *shards[qp.send_cq()->home]; }
+  [[nodiscard]] Shard& shard_of(const QueuePair& qp) { return *shards[qp.home()]; }
   /// Calls `drive` for each shard that completes to a queue, in order.
   template <typename Drive>
   void for_shards_of(const CompletionQueue& cq, Drive&& drive) {
@@ -45,7 +50,15 @@ struct Nic::Impl final : OverrunListener {
   [[nodiscard]] Result<void> check_attributes(const engine::QpAttributes& attributes,
                                               std::uint32_t mask) const;
   [[nodiscard]] Result<void> check_init(const QpInit& init) const;
+  /// Enters a region in both tables.
+  [[nodiscard]] Result<MemoryRegion*> add_region(ProtectionDomain* pd, engine::MemoryKey key);
   [[nodiscard]] Result<void> check_srq_size(std::uint32_t max_wr) const;
+
+  void close(QueuePair& qp, QueuePair::Opening& opening);
+  /// Gives an XRC receive queue its number, under which the domain's targets find it from now on.
+  [[nodiscard]] Result<void> enter_domain(SharedReceiveQueue& srq);
+  /// No target takes from it any more.
+  void leave_domain(SharedReceiveQueue& srq);
 
   void overrun(CompletionQueue& cq) override;
 
@@ -53,6 +66,8 @@ struct Nic::Impl final : OverrunListener {
   NicConfig config;
   engine::KeyTable keys;
   AsyncEvents async_events;
+  std::atomic<bool> failed{false};
+  DeviceMemoryPool device_memory;
   PollState poll_state;
   std::function<void()> wake;  ///< set before the first object is made
 
@@ -62,6 +77,7 @@ struct Nic::Impl final : OverrunListener {
   std::mutex objects_mutex;
   std::uint32_t next_pd = 1;
   std::uint32_t next_home = 0;
+  std::unique_ptr<NullMemory> null_memory;  ///< made for the first region of nothing
   ObjectTable<ProtectionDomain> pds;
   ObjectTable<MemoryRegion> regions;
   ObjectTable<MemoryWindow> windows;
@@ -70,6 +86,10 @@ struct Nic::Impl final : OverrunListener {
   ObjectTable<CompletionQueue> cqs;
   ObjectTable<SharedReceiveQueue> srqs;
   ObjectTable<QueuePair> qps;
+  ObjectTable<XrcDomain> domains;
+  std::map<FileIdentity, std::weak_ptr<XrcReceives>> shared_domains;  ///< those that are open
+  std::set<std::uint32_t> srq_numbers;
+  std::uint32_t next_srq_number;  ///< the low bits to try next
 
   std::vector<std::unique_ptr<Shard>> shards;  ///< last: their engines point to all of the above
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "nic/nic.h"
 #include "nic/nic_impl.h"
@@ -14,20 +14,20 @@
 namespace verbena::nic {
 namespace {
 
-constexpr std::uint64_t kTop = std::numeric_limits<std::uint64_t>::max();
-
 [[nodiscard]] std::unexpected<Error> busy(const char* what) {
   return fail(std::errc::device_or_resource_busy, what);
 }
 
-[[nodiscard]] bool wraps(std::uint64_t first, std::uint64_t length) {
-  return length > 0 && length - 1 > kTop - first;
-}
-
-[[nodiscard]] Result<void> check_rights(std::uint32_t access) {
-  const bool remote = (access & (engine::kRemoteWrite | engine::kRemoteAtomic)) != 0;
-  if (!remote || (access & engine::kLocalWrite) != 0) return {};
-  return fail(std::errc::invalid_argument, "remote write and atomics need local write");
+/// The counts of what a queue pair uses, but for its protection domain's, which has its memory.
+[[nodiscard]] std::vector<std::uint32_t*> uses_of(const QueuePair& qp) {
+  std::vector<std::uint32_t*> uses;
+  const auto add = [&](auto* used) {
+    if (used != nullptr) uses.push_back(&used->uses);
+  };
+  add(qp.send_cq());
+  add(qp.receive_cq());
+  add(qp.srq());
+  return uses;
 }
 
 [[nodiscard]] bool is_path_mtu(std::uint32_t mtu) {
@@ -82,8 +82,12 @@ Result<void> Nic::Impl::check_attributes(const engine::QpAttributes& attributes,
 Result<void> Nic::Impl::check_init(const QpInit& init) const {
   const auto refuse = [](const char* why) { return fail(std::errc::invalid_argument, why); };
   const Limits& limits = config.limits;
+  if ((init.type == engine::QpType::kXrcReceive) != (init.domain != nullptr))
+    return refuse("an XRC_RECV queue pair, and no other, needs an XRC domain");
+  if (init.domain != nullptr) return {};
   if (init.pd == nullptr) return refuse("a queue pair needs a protection domain");
-  if (init.send_cq == nullptr || init.receive_cq == nullptr) {
+  const bool receives = init.type != engine::QpType::kXrcSend;
+  if (init.send_cq == nullptr || (receives && init.receive_cq == nullptr)) {
     return refuse("a queue pair needs two completion queues");
   }
   if (init.max_send_wr > limits.max_qp_wr || init.max_receive_wr > limits.max_qp_wr) {
@@ -96,7 +100,7 @@ Result<void> Nic::Impl::check_init(const QpInit& init) const {
   return {};
 }
 
-// Protection domains, memory, address handles.
+// Protection domains, address handles.
 
 Result<ProtectionDomain*> Nic::alloc_pd() {
   const std::scoped_lock lock(impl_->objects_mutex);
@@ -105,74 +109,21 @@ Result<ProtectionDomain*> Nic::alloc_pd() {
       std::make_unique<ProtectionDomain>(ProtectionDomain{.number = impl_->next_pd++}));
 }
 
+Result<ProtectionDomain*> Nic::alloc_parent_domain(ProtectionDomain* pd,
+                                                   std::pmr::memory_resource* memory) {
+  const std::scoped_lock lock(impl_->objects_mutex);
+  VERBENA_TRY(impl_->pds.check_room());
+  ProtectionDomain* const base = pd->base != nullptr ? pd->base : pd;
+  ++base->uses;
+  return impl_->pds.insert(std::make_unique<ProtectionDomain>(
+      ProtectionDomain{.number = base->number, .base = base, .memory = memory}));
+}
+
 Result<void> Nic::dealloc_pd(ProtectionDomain* pd) {
   const std::scoped_lock lock(impl_->objects_mutex);
   if (pd->uses > 0) return busy("the protection domain is in use");
+  if (pd->base != nullptr) --pd->base->uses;
   impl_->pds.erase(pd);
-  return {};
-}
-
-Result<MemoryRegion*> Nic::register_memory(ProtectionDomain* pd, std::byte* base,
-                                           std::uint64_t length, std::uint64_t address,
-                                           std::uint32_t access) {
-  VERBENA_TRY(check_rights(access));
-  if (length == 0 || length > impl_->config.limits.max_mr_size) {
-    return fail(std::errc::invalid_argument, "the length is zero or above max_mr_size");
-  }
-  if (wraps(reinterpret_cast<std::uintptr_t>(base), length) || wraps(address, length)) {
-    return fail(std::errc::bad_address, "the range wraps around");
-  }
-  const std::scoped_lock lock(impl_->objects_mutex);
-  VERBENA_TRY(impl_->regions.check_room());
-  const std::uint32_t key = VERBENA_TRY(impl_->keys.insert(engine::MemoryKey{
-      .base = base, .address = address, .length = length, .access = access, .pd = pd->number}));
-  ++pd->uses;
-  return impl_->regions.insert(
-      std::make_unique<MemoryRegion>(MemoryRegion{.pd = pd, .key = key, .length = length}));
-}
-
-Result<void> Nic::change_memory(MemoryRegion* region, ProtectionDomain* pd, std::uint32_t access) {
-  VERBENA_TRY(check_rights(access));
-  const std::scoped_lock lock(impl_->objects_mutex);
-  if (impl_->keys.has_windows(region->key)) return busy("memory windows are bound to the region");
-  for (const auto& shard : impl_->shards) {
-    shard->run(impl_->host.now(), [&] { impl_->keys.change(region->key, access, pd->number); });
-  }
-  --region->pd->uses;
-  ++pd->uses;
-  region->pd = pd;
-  return {};
-}
-
-// A holder of a shard that looked the key up before it was erased may be copying still; after every
-// shard was entered once, none is.
-Result<void> Nic::deregister_memory(MemoryRegion* region) {
-  const std::scoped_lock lock(impl_->objects_mutex);
-  if (impl_->keys.has_windows(region->key)) return busy("memory windows are bound to the region");
-  impl_->keys.erase(region->key);
-  for (const auto& shard : impl_->shards) shard->pass(impl_->host.now());
-  impl_->keys.reclaim(region->key);
-  --region->pd->uses;
-  impl_->regions.erase(region);
-  return {};
-}
-
-Result<MemoryWindow*> Nic::alloc_window(ProtectionDomain* pd, engine::WindowType type) {
-  const std::scoped_lock lock(impl_->objects_mutex);
-  VERBENA_TRY(impl_->windows.check_room());
-  const std::uint32_t key = VERBENA_TRY(impl_->keys.insert({.pd = pd->number, .window = type}));
-  ++pd->uses;
-  return impl_->windows.insert(std::make_unique<MemoryWindow>(MemoryWindow{.pd = pd, .key = key}));
-}
-
-// A window changes with its shard held only: it is bound and invalidated there.
-Result<void> Nic::dealloc_window(MemoryWindow* window) {
-  const std::scoped_lock lock(impl_->objects_mutex);
-  for (const auto& shard : impl_->shards)
-    shard->run(impl_->host.now(), [&] { impl_->keys.erase(window->key); });
-  impl_->keys.reclaim(window->key);
-  --window->pd->uses;
-  impl_->windows.erase(window);
   return {};
 }
 
@@ -211,16 +162,17 @@ Result<void> Nic::destroy_channel(CompletionChannel* channel) {
 Notifier& Nic::notifier(CompletionChannel* channel) { return channel->notifier(); }
 
 Result<CompletionQueue*> Nic::create_cq(std::uint32_t capacity, CompletionChannel* channel,
-                                        void* cookie) {
+                                        void* cookie, ProtectionDomain* pd) {
   if (capacity == 0 || capacity > impl_->config.limits.max_cqe) {
     return fail(std::errc::invalid_argument, "the capacity is zero or above max_cqe");
   }
+  auto cq = std::make_unique<CompletionQueue>(capacity, channel, cookie, *impl_, pd);
   const std::scoped_lock lock(impl_->objects_mutex);
   VERBENA_TRY(impl_->cqs.check_room());
-  auto cq = std::make_unique<CompletionQueue>(capacity, channel, cookie, *impl_);
   cq->home = impl_->next_home++ % static_cast<std::uint32_t>(impl_->shards.size());
   cq->shards.store(std::uint64_t{1} << cq->home, std::memory_order_relaxed);
   if (channel != nullptr) ++channel->uses;
+  if (pd != nullptr) ++pd->uses;
   return impl_->cqs.insert(std::move(cq));
 }
 
@@ -234,14 +186,16 @@ Result<void> Nic::resize_cq(CompletionQueue* cq, std::uint32_t capacity) {
 Result<void> Nic::destroy_cq(CompletionQueue* cq) {
   {
     const std::scoped_lock lock(impl_->objects_mutex);
-    if (cq->uses > 0) return busy("queue pairs use the completion queue");
+    if (cq->uses > 0) return busy("queue pairs or XRC receive queues use the completion queue");
     cq->silence();
     impl_->async_events.purge(cq->ledger());
   }
   VERBENA_TRY(cq->ledger().settle(impl_->host));
+  std::unique_ptr<CompletionQueue> gone;  // after the lock
   const std::scoped_lock lock(impl_->objects_mutex);
   if (cq->channel() != nullptr) --cq->channel()->uses;
-  impl_->cqs.erase(cq);
+  if (cq->pd() != nullptr) --cq->pd()->uses;
+  gone = impl_->cqs.take(cq);
   return {};
 }
 
@@ -262,9 +216,12 @@ Result<SharedReceiveQueue*> Nic::create_srq(SrqInit& init, void* cookie) {
   VERBENA_TRY(impl_->check_srq_size(init.max_wr));
   if (init.max_sge > impl_->config.limits.max_sge)
     return fail(std::errc::invalid_argument, "more scatter entries than max_srq_sge");
+  if (init.domain != nullptr && init.cq == nullptr)
+    return fail(std::errc::invalid_argument, "an XRC receive queue needs a completion queue");
+  auto srq = std::make_unique<SharedReceiveQueue>(init, cookie, impl_->async_events);
   const std::scoped_lock lock(impl_->objects_mutex);
   VERBENA_TRY(impl_->srqs.check_room());
-  auto srq = std::make_unique<SharedReceiveQueue>(init, cookie, impl_->async_events);
+  if (srq->domain() != nullptr) VERBENA_TRY(impl_->enter_domain(*srq));
   init.max_sge = srq->max_pieces();
   ++init.pd->uses;
   return impl_->srqs.insert(std::move(srq));
@@ -286,12 +243,14 @@ Result<void> Nic::destroy_srq(SharedReceiveQueue* srq) {
   {
     const std::scoped_lock lock(impl_->objects_mutex);
     if (srq->uses > 0) return busy("queue pairs use the shared receive queue");
+    if (srq->domain() != nullptr) impl_->leave_domain(*srq);
     impl_->async_events.purge(srq->ledger());
   }
   VERBENA_TRY(srq->ledger().settle(impl_->host));
+  std::unique_ptr<SharedReceiveQueue> gone;  // after the lock
   const std::scoped_lock lock(impl_->objects_mutex);
   --srq->pd()->uses;
-  impl_->srqs.erase(srq);
+  gone = impl_->srqs.take(srq);
   return {};
 }
 
@@ -303,43 +262,58 @@ void Nic::acknowledge(SharedReceiveQueue* srq, std::uint32_t events) {
 
 Result<QueuePair*> Nic::create_qp(QpInit& init, void* cookie) {
   VERBENA_TRY(impl_->check_init(init));
+  auto made = std::make_unique<QueuePair>(init, cookie);
   const std::scoped_lock lock(impl_->objects_mutex);
   VERBENA_TRY(impl_->qps.check_room());
-  auto made = std::make_unique<QueuePair>(init, cookie);
   QueuePair& qp = *made;
-  init.receive_cq->shards.fetch_or(std::uint64_t{1} << init.send_cq->home,
-                                   std::memory_order_relaxed);
+  if (init.receive_cq != nullptr) init.receive_cq->complete_from(qp.home());
   VERBENA_TRY(impl_->shard_of(qp).add(qp, impl_->host.now()));
-  ++init.pd->uses;
-  ++init.send_cq->uses;
-  ++init.receive_cq->uses;
-  if (init.srq != nullptr) ++init.srq->uses;
-  init.max_send_wr = qp.send_queue().capacity();
-  init.max_send_sge = qp.send_queue().max_pieces();
-  init.max_inline = qp.send_queue().max_inline();
-  init.max_receive_wr = init.srq != nullptr ? 0 : qp.receive_queue().capacity();
-  init.max_receive_sge = init.srq != nullptr ? 0 : qp.receive_queue().max_pieces();
+  for (std::uint32_t* uses : uses_of(qp)) ++*uses;
+  if (init.pd != nullptr) ++init.pd->uses;
+  if (init.domain != nullptr) ++init.domain->uses;
+  const bool sends = init.domain == nullptr;
+  const bool receives = sends && init.receive_cq != nullptr && init.srq == nullptr;
+  init.max_send_wr = sends ? qp.send_queue().capacity() : 0;
+  init.max_send_sge = sends ? qp.send_queue().max_pieces() : 0;
+  init.max_inline = sends ? qp.send_queue().max_inline() : 0;
+  init.max_receive_wr = receives ? qp.receive_queue().capacity() : 0;
+  init.max_receive_sge = receives ? qp.receive_queue().max_pieces() : 0;
   return impl_->qps.insert(std::move(made));
 }
 
-Result<void> Nic::destroy_qp(QueuePair* qp) {
+Result<void> Nic::destroy_qp(QueuePair* qp, const void* cookie) {
+  const auto opening = qp->opening(cookie);
   {
     const std::scoped_lock lock(impl_->objects_mutex);
-    if (qp->transport != nullptr) {
-      impl_->shard_of(*qp).remove(*qp, impl_->host.now());
-      qp->send_cq()->purge(qp->number);
-      qp->receive_cq()->purge(qp->number);
-      impl_->async_events.purge(qp->ledger());
-      --qp->send_cq()->uses;
-      --qp->receive_cq()->uses;
-      if (qp->srq() != nullptr) --qp->srq()->uses;
-      --qp->pd()->uses;
-    }
+    if (!opening->closing) impl_->close(*qp, *opening);
   }
-  VERBENA_TRY(qp->ledger().settle(impl_->host));
+  VERBENA_TRY(opening->ledger.settle(impl_->host));
+  std::unique_ptr<QueuePair> gone;  // after the lock
   const std::scoped_lock lock(impl_->objects_mutex);
-  impl_->qps.erase(qp);
+  const auto erase = [&] { qp->openings().erase(opening); };
+  if (qp->transport != nullptr) {
+    impl_->shard_of(*qp).run(impl_->host.now(), erase);
+  } else {
+    erase();
+  }
+  if (!qp->openings().empty()) return {};
+  if (qp->pd() != nullptr) --qp->pd()->uses;
+  gone = impl_->qps.take(qp);
   return {};
+}
+
+/// What belongs to an opening ends, and with the last one the transport.
+void Nic::Impl::close(QueuePair& qp, QueuePair::Opening& opening) {
+  if (std::ranges::count(qp.openings(), false, &QueuePair::Opening::closing) == 1) {
+    shard_of(qp).remove(qp, host.now());
+    qp.purge();
+    for (std::uint32_t* uses : uses_of(qp)) --*uses;
+    opening.closing = true;
+  } else {
+    shard_of(qp).run(host.now(), [&] { opening.closing = true; });
+  }
+  async_events.purge(opening.ledger);
+  if (opening.domain != nullptr) --opening.domain->uses;
 }
 
 Result<void> Nic::modify_qp(QueuePair* qp, const engine::QpAttributes& attributes,
@@ -358,6 +332,8 @@ engine::QpAttributes Nic::query_qp(QueuePair* qp) const {
 
 std::uint32_t Nic::number(const QueuePair* qp) const { return qp->number; }
 
-void Nic::acknowledge(QueuePair* qp, std::uint32_t events) { qp->ledger().acknowledge(events); }
+void Nic::acknowledge(QueuePair* qp, std::uint32_t events, const void* cookie) {
+  qp->opening(cookie)->ledger.acknowledge(events);
+}
 
 }  // namespace verbena::nic

@@ -33,6 +33,10 @@ class ObjectTable {
   }
 
   void erase(T* object) { objects_.erase(object); }
+  /// The same, for an object whose end is not to come under the lock.
+  [[nodiscard]] std::unique_ptr<T> take(T* object) {
+    return std::move(objects_.extract(object).mapped());
+  }
 
  private:
   std::string_view kind_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory_resource>
 
 #include "engine/types.h"
 #include "wire/address.h"
@@ -9,17 +10,23 @@
 namespace verbena::nic {
 
 class CompletionQueue;
+class DeviceMemory;
 class SharedReceiveQueue;
+struct XrcDomain;
 
 struct ProtectionDomain {
   std::uint32_t number = 0;
-  std::uint32_t uses = 0;  ///< MRs, MWs, QPs, SRQs and AHs in it (under the NIC's object lock)
+  std::uint32_t uses = 0;            ///< what was made with it (under the NIC's object lock)
+  ProtectionDomain* base = nullptr;  ///< of a parent domain: whose number it has
+  /// Where the queues that are made with it have their storage.
+  std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 };
 
 struct MemoryRegion {
   ProtectionDomain* pd = nullptr;
   std::uint32_t key = 0;  ///< lkey and rkey
   std::uint64_t length = 0;
+  DeviceMemory* device = nullptr;  ///< what it is registered on; null: the program's memory
 };
 
 struct MemoryWindow {
@@ -32,13 +39,15 @@ struct AddressHandle {
   wire::Path path{};
 };
 
-/// What a queue pair is made with (ibv_qp_init_attr); the granted sizes come back in it.
+/// What a queue pair is made with (ibv_qp_init_attr); the granted sizes come back in it. An
+/// XRC_RECV queue pair has a domain and nothing else of this, an XRC_SEND one no receives.
 struct QpInit {
   engine::QpType type = engine::QpType::kRc;
   ProtectionDomain* pd = nullptr;
   CompletionQueue* send_cq = nullptr;
   CompletionQueue* receive_cq = nullptr;
   SharedReceiveQueue* srq = nullptr;  ///< where receives come from; null: a queue of its own
+  XrcDomain* domain = nullptr;        ///< XRC_RECV
   std::uint32_t max_send_wr = 0;
   std::uint32_t max_receive_wr = 0;
   std::uint32_t max_send_sge = 0;
@@ -50,6 +59,8 @@ struct QpInit {
 /// What a shared receive queue is made with (ibv_srq_init_attr); the granted sizes come back in it.
 struct SrqInit {
   ProtectionDomain* pd = nullptr;
+  XrcDomain* domain = nullptr;    ///< null: a basic one
+  CompletionQueue* cq = nullptr;  ///< with a domain: for what is received into it
   std::uint32_t max_wr = 0;
   std::uint32_t max_sge = 0;
 };

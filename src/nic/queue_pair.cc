@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "engine/transport.h"
+
 namespace verbena::nic {
 namespace {
 
@@ -12,6 +14,7 @@ using engine::SendOpcode;
 
 /// The operations of each transport service (ibv_post_send(3)).
 [[nodiscard]] bool knows(QpType type, SendOpcode opcode) {
+  if (type == QpType::kXrcReceive) return false;
   switch (opcode) {
     case SendOpcode::kSend:
     case SendOpcode::kSendWithImm: return true;
@@ -22,7 +25,8 @@ using engine::SendOpcode;
     case SendOpcode::kSendWithInvalidate:
     case SendOpcode::kRead:
     case SendOpcode::kCompareSwap:
-    case SendOpcode::kFetchAdd: return type == QpType::kRc;
+    case SendOpcode::kFetchAdd: return engine::is_reliable(type);
+    case SendOpcode::kAtomicWrite: return type == QpType::kRc;
   }
   return false;
 }
@@ -31,7 +35,12 @@ using engine::SendOpcode;
 [[nodiscard]] bool carries_data(SendOpcode opcode) {
   return opcode == SendOpcode::kSend || opcode == SendOpcode::kSendWithImm ||
          opcode == SendOpcode::kSendWithInvalidate || opcode == SendOpcode::kWrite ||
-         opcode == SendOpcode::kWriteWithImm;
+         opcode == SendOpcode::kWriteWithImm || opcode == SendOpcode::kAtomicWrite;
+}
+
+/// Where its queues have their memory: a parent domain may say.
+[[nodiscard]] std::pmr::memory_resource* memory_of(const ProtectionDomain* pd) {
+  return pd != nullptr ? pd->memory : std::pmr::get_default_resource();
 }
 
 }  // namespace
@@ -39,27 +48,44 @@ using engine::SendOpcode;
 // A queue of size zero is asked for by programs that never post to it; one slot is granted.
 QueuePair::QueuePair(const QpInit& init, void* cookie)
     : type_(init.type),
+      home_(init.domain != nullptr ? init.domain->receives->home() : init.send_cq->home),
       signal_all_(init.signal_all),
       pd_(init.pd),
       send_cq_(init.send_cq),
       receive_cq_(init.receive_cq),
       srq_(init.srq),
-      cookie_(cookie),
-      send_queue_(std::max(init.max_send_wr, 1U), std::max(init.max_send_sge, 1U), init.max_inline),
+      receives_(init.domain != nullptr ? init.domain->receives.get() : nullptr),
+      send_queue_(std::max(init.max_send_wr, 1U), std::max(init.max_send_sge, 1U), init.max_inline,
+                  memory_of(init.pd)),
       receive_queue_(std::max(init.max_receive_wr, 1U), std::max(init.max_receive_sge, 1U),
-                     init.pd->number) {}
+                     init.pd != nullptr ? init.pd->number : 0, memory_of(init.pd)) {
+  openings_.emplace_back(cookie, init.domain);
+}
 
 engine::QpConfig QueuePair::engine_config(std::uint32_t with_number) {
-  engine::ReceiveSource* receives = &receive_queue_;
-  if (srq_ != nullptr) receives = srq_;
-  return engine::QpConfig{.number = with_number,
+  engine::QpConfig config{.number = with_number,
                           .type = type_,
-                          .pd = pd_->number,
                           .send_queue = &send_queue_,
-                          .receives = receives,
-                          .send_completions = send_cq_,
-                          .receive_completions = receive_cq_,
+                          .directory = receives_,
                           .signal_all = signal_all_};
+  if (receives_ != nullptr) return config;
+  config.pd = pd_->number;
+  config.receives = &receive_queue_;
+  if (srq_ != nullptr) config.receives = srq_;
+  config.send_completions = send_cq_;
+  config.receive_completions = receive_cq_;
+  return config;
+}
+
+void QueuePair::purge() {
+  for (CompletionQueue* cq : {send_cq_, receive_cq_}) {
+    if (cq != nullptr) cq->purge(number);
+  }
+}
+
+bool QueuePair::overrun() const {
+  const auto overflowed = [](const CompletionQueue* cq) { return cq != nullptr && cq->overrun(); };
+  return overflowed(send_cq_) || overflowed(receive_cq_);
 }
 
 bool QueuePair::refuses_send() const {
@@ -93,6 +119,8 @@ Result<void> QueuePair::post_send(const engine::SendRequest& request) {
 }
 
 Result<void> QueuePair::post_receive(const engine::ReceiveRequest& request) {
+  if (engine::transport_of(type_) == wire::Transport::kXrc)
+    return fail(std::errc::invalid_argument, "XRC receives are posted to shared receive queues");
   if (srq_ != nullptr)
     return fail(std::errc::invalid_argument, "receives come from the shared receive queue");
   const std::scoped_lock lock(receive_mutex_);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <list>
 #include <mutex>
 
 #include "base/result.h"
@@ -14,6 +16,7 @@
 #include "nic/gate.h"
 #include "nic/objects.h"
 #include "nic/shared_receive_queue.h"
+#include "nic/xrc_domain.h"
 
 namespace verbena::nic {
 
@@ -24,6 +27,16 @@ namespace verbena::nic {
 /// the shard around a change of state. So the order is shard, post locks.
 class QueuePair {
  public:
+  /// What one holder of it has: the name for its events, and how many of them are out. An XRC_RECV
+  /// queue pair can have several.
+  struct Opening {
+    Opening(void* names, XrcDomain* through) : cookie(names), domain(through) {}
+    void* cookie;
+    XrcDomain* domain;     ///< null but for XRC_RECV
+    bool closing = false;  ///< no event is for it any more
+    EventLedger ledger{};
+  };
+
   QueuePair(const QpInit& init, void* cookie);
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
@@ -32,7 +45,7 @@ class QueuePair {
   /// that the type does not know; else as engine::SendQueue::post.
   [[nodiscard]] Result<void> post_send(const engine::SendRequest& request);
   /// Copies a request into the receive queue. invalid_argument in RESET, and where receives come
-  /// from a shared queue; else as engine::ReceiveQueue::post.
+  /// from a shared queue or, XRC, are no business of it; else as engine::ReceiveQueue::post.
   [[nodiscard]] Result<void> post_receive(const engine::ReceiveRequest& request);
   /// Whether something was posted to the send queue since the last time this was asked.
   [[nodiscard]] bool take_send_posted() {
@@ -45,6 +58,11 @@ class QueuePair {
   [[nodiscard]] bool refuses_receive() const;
   void set_state(engine::QpState state) { state_.store(state, std::memory_order_release); }
 
+  /// Takes its completions out of its completion queues.
+  void purge();
+  /// One of its completion queues overflowed.
+  [[nodiscard]] bool overrun() const;
+
   /// Both queues stand still while one holds this; the shard is held.
   [[nodiscard]] std::scoped_lock<std::mutex, std::mutex> stop_posting() {
     return std::scoped_lock<std::mutex, std::mutex>(send_mutex_, receive_mutex_);
@@ -53,12 +71,21 @@ class QueuePair {
   [[nodiscard]] engine::QpConfig engine_config(std::uint32_t number);
 
   [[nodiscard]] engine::QpType type() const { return type_; }
+  /// Index of its shard.
+  [[nodiscard]] std::uint32_t home() const { return home_; }
+  // Each is null where there is none.
   [[nodiscard]] ProtectionDomain* pd() const { return pd_; }
   [[nodiscard]] CompletionQueue* send_cq() const { return send_cq_; }
   [[nodiscard]] CompletionQueue* receive_cq() const { return receive_cq_; }
   [[nodiscard]] SharedReceiveQueue* srq() const { return srq_; }
-  [[nodiscard]] void* cookie() const { return cookie_; }
-  [[nodiscard]] EventLedger& ledger() { return ledger_; }
+  [[nodiscard]] const XrcReceives* receives() const { return receives_; }
+  /// Who holds it; changed with the shard held.
+  [[nodiscard]] std::list<Opening>& openings() { return openings_; }
+  /// The opening of `cookie`, which is there; null for the first one's.
+  [[nodiscard]] std::list<Opening>::iterator opening(const void* cookie) {
+    return cookie == nullptr ? openings_.begin()
+                             : std::ranges::find(openings_, cookie, &Opening::cookie);
+  }
   [[nodiscard]] Doorbell& doorbell() { return doorbell_; }
   [[nodiscard]] engine::SendQueue& send_queue() { return send_queue_; }
   [[nodiscard]] engine::ReceiveQueue& receive_queue() { return receive_queue_; }
@@ -71,12 +98,14 @@ class QueuePair {
   [[nodiscard]] Result<void> check(const engine::SendRequest& request) const;
 
   engine::QpType type_;
+  std::uint32_t home_;
   bool signal_all_;
   ProtectionDomain* pd_;
   CompletionQueue* send_cq_;
   CompletionQueue* receive_cq_;
   SharedReceiveQueue* srq_;
-  void* cookie_;
+  XrcReceives* receives_;
+  std::list<Opening> openings_;
   engine::SendQueue send_queue_;
   engine::ReceiveQueue receive_queue_;
   std::mutex send_mutex_;
@@ -84,7 +113,6 @@ class QueuePair {
   std::atomic<engine::QpState> state_{engine::QpState::kReset};
   std::atomic<bool> send_posted_{false};
   Doorbell doorbell_{this};
-  EventLedger ledger_;
 };
 
 }  // namespace verbena::nic

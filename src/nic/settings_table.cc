@@ -276,8 +276,8 @@ constexpr std::array kTable{
                            1 << 20),
     limit<&Limits::max_mw>("limits.max_mw", "VERBENA_MAX_MW", "Memory windows of a device.", 1,
                            1 << 20),
-    limit<&Limits::max_pd>("limits.max_pd", "VERBENA_MAX_PD", "Protection domains of a device.", 1,
-                           1 << 20),
+    limit<&Limits::max_pd>("limits.max_pd", "VERBENA_MAX_PD",
+                           "Protection domains of a device, and XRC domains.", 1, 1 << 20),
     limit<&Limits::max_ah>("limits.max_ah", "VERBENA_MAX_AH", "Address handles of a device.", 1,
                            1 << 20),
     limit<&Limits::max_cqe>("limits.max_cqe", "VERBENA_MAX_CQE", "Entries of a completion queue.",
@@ -297,6 +297,10 @@ constexpr std::array kTable{
                                   128),
     limit<&Limits::max_mr_size>("limits.max_mr_size", "VERBENA_MAX_MR_SIZE",
                                 "Bytes of a memory region.", 1, ~std::uint64_t{0} >> 1),
+    limit<&Limits::max_dm_size>(
+        "limits.max_dm_size", "VERBENA_MAX_DM_SIZE",
+        "Bytes of memory of its own that an open device has (ibv_alloc_dm).", 0,
+        std::uint64_t{1} << 40),
     window<&engine::EngineConfig::window_initial>(
         "transport.window_initial", "VERBENA_WINDOW_INITIAL",
         "Bytes under way to one receiver at first, all queue pairs together."),

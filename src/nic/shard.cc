@@ -173,6 +173,17 @@ void Shard::remove(QueuePair& qp, Time now) {
   });
 }
 
+QueuePair* Shard::find(std::uint32_t number, Time now) {
+  return change(now, [&] {
+    const auto found = queue_pairs_.find(number);
+    return found == queue_pairs_.end() ? nullptr : found->second;
+  });
+}
+
+void Shard::forget(const engine::ReceiveSource& receives, Time now) {
+  run(now, [&] { engine_.forget(receives); });
+}
+
 Result<void> Shard::modify(QueuePair& qp, const engine::QpAttributes& attributes,
                            std::uint32_t mask, Time now) {
   return change(now, [&] {
@@ -180,10 +191,7 @@ Result<void> Shard::modify(QueuePair& qp, const engine::QpAttributes& attributes
     auto modified = engine_.modify(*qp.transport, attributes, mask, now);
     const QpState state = engine_.state(*qp.transport);
     qp.set_state(state);
-    if (modified && (mask & engine::kMaskState) != 0 && state == QpState::kReset) {
-      qp.send_cq()->purge(qp.number);
-      qp.receive_cq()->purge(qp.number);
-    }
+    if (modified && (mask & engine::kMaskState) != 0 && state == QpState::kReset) qp.purge();
     return modified;
   });
 }
@@ -335,7 +343,7 @@ void Shard::fail_overrun(Time now) {
   // this ends after as many rounds as there are queues.
   while (overruns_.exchange(false)) {
     for (const auto& [number, qp] : queue_pairs_) {
-      if (!qp->send_cq()->overrun() && !qp->receive_cq()->overrun()) continue;
+      if (!qp->overrun()) continue;
       const QpState state = engine_.state(*qp->transport);
       if (state == QpState::kReset || state == QpState::kErr) continue;
       engine::QpAttributes attributes;
@@ -357,7 +365,11 @@ void Shard::raise_events() {
         link_->use_single_packets(path.destination);
       continue;
     }
-    events_.raise(AsyncEvent{.kind = kind_of(event->kind), .cookie = qp.cookie()}, &qp.ledger());
+    for (QueuePair::Opening& opening : qp.openings()) {
+      if (opening.closing) continue;
+      events_.raise(AsyncEvent{.kind = kind_of(event->kind), .cookie = opening.cookie},
+                    &opening.ledger);
+    }
   }
 }
 

@@ -68,6 +68,10 @@ class Shard {
   /// Makes the queue pair's transport and gives it a number.
   [[nodiscard]] Result<void> add(QueuePair& qp, Time now);
   void remove(QueuePair& qp, Time now);
+  /// The queue pair of that number here, or null.
+  [[nodiscard]] QueuePair* find(std::uint32_t number, Time now);
+  /// As engine::Engine::forget().
+  void forget(const engine::ReceiveSource& receives, Time now);
   [[nodiscard]] Result<void> modify(QueuePair& qp, const engine::QpAttributes& attributes,
                                     std::uint32_t mask, Time now);
   [[nodiscard]] engine::QpAttributes attributes(const QueuePair& qp, Time now);
@@ -79,6 +83,7 @@ class Shard {
   void run(Time now, const std::function<void()>& work);
   /// Sends the acknowledgements that are held.
   void flush(Time now);
+  [[nodiscard]] std::uint8_t slot() const { return slot_; }
   [[nodiscard]] engine::Counters counters() const { return *counters_; }
   /// The port's addresses may have changed; while it is not `up` nothing is sent or received.
   void refresh_link(bool up, Time now);

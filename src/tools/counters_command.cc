@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/counters.h"
+#include "engine/transport.h"
 #include "nic/fabric_visit.h"
 #include "nic/port_holder.h"
 #include "tools/address_option.h"
@@ -86,7 +87,7 @@ std::string table_of(const engine::CounterValues& values, bool all, std::string_
 std::string title_of(const nic::QueuePairReport& report) {
   std::string title = fmt::format("  queue pair 0x{:06x}, {}, {}", report.number,
                                   engine::to_string(report.type), engine::to_string(report.state));
-  if (report.type == engine::QpType::kRc && !report.destination.is_zero())
+  if (engine::is_reliable(report.type) && !report.destination.is_zero())
     title += fmt::format(", {} to 0x{:06x} at {}", wire::to_string(report.source),
                          report.destination_qp, wire::to_string(report.destination));
   return title;

@@ -34,6 +34,7 @@ enum class Opcode : std::uint8_t {
   kRcFetchAdd = 0x14,
   kRcSendLastInv = 0x16,
   kRcSendOnlyInv = 0x17,
+  kRcAtomicWrite = 0x1D,  // Annex A19
   kUcSendFirst = 0x20,
   kUcSendMiddle = 0x21,
   kUcSendLast = 0x22,
@@ -88,6 +89,7 @@ enum class Operation : std::uint8_t {
   kAtomicAcknowledge,
   kCompareSwap,
   kFetchAdd,
+  kAtomicWrite,
   kCongestion,
 };
 
@@ -165,6 +167,7 @@ inline constexpr OpcodeRow kOpcodeRows[] = {
     {Opcode::kRcFetchAdd, Transport::kRc, Operation::kFetchAdd, Place::kOnly, kAtomicEth, "RC FETCH ADD"},
     {Opcode::kRcSendLastInv, Transport::kRc, Operation::kSend, Place::kLast, kIeth | kPayload, "RC SEND LAST INV"},
     {Opcode::kRcSendOnlyInv, Transport::kRc, Operation::kSend, Place::kOnly, kIeth | kPayload, "RC SEND ONLY INV"},
+    {Opcode::kRcAtomicWrite, Transport::kRc, Operation::kAtomicWrite, Place::kOnly, kReth | kPayload, "RC ATOMIC WRITE"},
     {Opcode::kUcSendFirst, Transport::kUc, Operation::kSend, Place::kFirst, kPayload, "UC SEND FIRST"},
     {Opcode::kUcSendMiddle, Transport::kUc, Operation::kSend, Place::kMiddle, kPayload, "UC SEND MIDDLE"},
     {Opcode::kUcSendLast, Transport::kUc, Operation::kSend, Place::kLast, kPayload, "UC SEND LAST"},

@@ -37,6 +37,7 @@ const Before kBefore[] = {
     {"WRITE ONLY", {Opcode::kRcWriteOnly}},
     {"READ", {Opcode::kRcReadRequest}},
     {"FETCH ADD", {Opcode::kRcFetchAdd}},
+    {"ATOMIC WRITE", {Opcode::kRcAtomicWrite}},
 };
 
 bool continues(Opcode opcode) {
@@ -51,8 +52,11 @@ bool leaves_open(Opcode opcode) {
 /// A packet of full size for its place; a WRITE's length is such that all of `opcodes` fit it.
 wire::Packet packet_of(const Victim& victim, const std::vector<Opcode>& opcodes, std::size_t i) {
   const wire::OpcodeInfo& row = wire::info(opcodes[i]);
-  wire::Packet packet =
-      victim.request(opcodes[i], kPsn + static_cast<std::uint32_t>(i), row.has_payload ? 1024 : 0);
+  const bool word = row.operation == wire::Operation::kAtomicWrite;
+  wire::Packet packet = victim.request(opcodes[i], kPsn + static_cast<std::uint32_t>(i),
+                                       word              ? 8
+                                       : row.has_payload ? 1024
+                                                         : 0);
   if (row.place == Place::kFirst) {
     std::size_t end = i + 1;
     while (end < opcodes.size() && leaves_open(opcodes[end - 1]) && continues(opcodes[end])) ++end;
@@ -84,7 +88,7 @@ TEST(HostileRequests, EveryPairOfOpcodes) {
           last != 0 && wire::info(opcodes[last - 1]).operation == wire::info(opcode).operation;
       const bool legal = open ? continues(opcode) && same : !continues(opcode);
       const bool responds = opcode == Opcode::kRcReadRequest || opcode == Opcode::kRcFetchAdd ||
-                            opcode == Opcode::kRcCompareSwap;
+                            opcode == Opcode::kRcCompareSwap || opcode == Opcode::kRcAtomicWrite;
       const std::vector<std::byte> storage = victim.storage;
       const auto answers = victim.ask(packet_of(victim, opcodes, last));
       expect_outcome(victim, answers,
@@ -296,6 +300,7 @@ TEST(HostileRequests, RightsOfEveryOperation) {
   const Operation operations[] = {
       {"WRITE", Opcode::kRcWriteOnly, 8, engine::kRemoteWrite},
       {"READ", Opcode::kRcReadRequest, 0, engine::kRemoteRead},
+      {"ATOMIC WRITE", Opcode::kRcAtomicWrite, 8, engine::kRemoteWrite},
       {"FETCH ADD", Opcode::kRcFetchAdd, 0, engine::kRemoteAtomic},
       {"COMPARE SWAP", Opcode::kRcCompareSwap, 0, engine::kRemoteAtomic},
   };

@@ -215,6 +215,6 @@ inline constexpr wire::Opcode kRequests[] = {
     wire::Opcode::kRcSendOnlyImm, wire::Opcode::kRcSendOnlyInv,  wire::Opcode::kRcWriteFirst,
     wire::Opcode::kRcWriteMiddle, wire::Opcode::kRcWriteLast,    wire::Opcode::kRcWriteLastImm,
     wire::Opcode::kRcWriteOnly,   wire::Opcode::kRcWriteOnlyImm, wire::Opcode::kRcReadRequest,
-    wire::Opcode::kRcFetchAdd,    wire::Opcode::kRcCompareSwap};
+    wire::Opcode::kRcFetchAdd,    wire::Opcode::kRcCompareSwap,  wire::Opcode::kRcAtomicWrite};
 
 }  // namespace verbena::conformance

@@ -240,15 +240,22 @@ def run_all(cases, runner, user):
     return len(cases) - failed, failed
 
 
+def remove_domain_files():
+    """What XRC programs leave in /tmp, which another user could not open."""
+    for file in pathlib.Path("/tmp").glob("xrc_domain*"):
+        file.unlink(missing_ok=True)
+
+
 def run_as_nobody(script, build, arguments):
     """The calling script again without root's rights, from a copy, since nobody may not be able to
     read this folder. It is called with --part and prints its counts last."""
+    remove_domain_files()
     with tempfile.TemporaryDirectory(prefix="verbena-interop-") as folder:
         os.chmod(folder, 0o755)
         copy = pathlib.Path(folder)
         (copy / "build").mkdir()
         for part in ("bin/verbena", "bin/verbs_check", "bin/verbs_check_linked", "bin/wire_check",
-                     "bin/lost_memory", "bin/process_life", "lib"):
+                     "bin/lost_memory", "bin/process_life", "bin/async_events", "bin/each_verb", "lib"):
             source, target = build / part, copy / "build" / part
             target.parent.mkdir(exist_ok=True)
             if source.is_dir():
@@ -259,7 +266,9 @@ def run_as_nobody(script, build, arguments):
             shutil.copy2(file, copy)
         words = [str(copy / pathlib.Path(script).name), "--build", str(copy / "build"), "--part", *arguments]
         quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)
-        return counted(["su", "nobody", "-s", "/bin/sh", "-c", f"cd / && HOME=/ {quoted}"])
+        counts = counted(["su", "nobody", "-s", "/bin/sh", "-c", f"cd / && HOME=/ {quoted}"])
+    remove_domain_files()
+    return counts
 
 
 def counted(words):

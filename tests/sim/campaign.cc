@@ -148,15 +148,16 @@ std::string summary(const CampaignReport& report) {
   for (const std::uint64_t count : sum.misdeeds) misdeeds += count;
   const double seconds = std::chrono::duration<double>(report.real_time).count();
   return fmt::format(
-      "{} runs, {} failed: {} operations ({} datagrams, {} wrong on purpose), {} completions, {} "
-      "connections, {} packets; dropped {}, duplicated {}, reordered {}, delayed {}, corrupted {}, "
-      "overflowed {}, cut {}, forged {}, pauses {}, restarts {}; retransmitted {}, NAKs {}, RNR "
-      "NAKs {}; {:.1f} s of virtual time in {:.1f} s",
-      report.runs, report.failed.size(), sum.operations, sum.datagrams, misdeeds, sum.completions,
-      sum.epochs, sum.packets, sum.dropped, sum.duplicated, sum.reordered, sum.delayed,
-      sum.corrupted, sum.overflowed, sum.cut, sum.forged, sum.pauses, sum.restarts,
-      sum.retransmitted, sum.naks, sum.rnr_naks,
-      std::chrono::duration<double>(report.virtual_time).count(), seconds);
+      "{} runs, {} failed: {} operations ({} datagrams, {} unreliable messages, {} wrong on "
+      "purpose), {} completions, {} connections, {} packets; {} receives from shared queues, {} "
+      "windows bound, {} requests through windows; dropped {}, duplicated {}, reordered {}, "
+      "delayed {}, corrupted {}, overflowed {}, cut {}, forged {}, pauses {}, restarts {}; "
+      "retransmitted {}, NAKs {}, RNR NAKs {}; {:.1f} s of virtual time in {:.1f} s",
+      report.runs, report.failed.size(), sum.operations, sum.datagrams, sum.unreliable, misdeeds,
+      sum.completions, sum.epochs, sum.packets, sum.shared_receives, sum.windows_bound,
+      sum.windowed, sum.dropped, sum.duplicated, sum.reordered, sum.delayed, sum.corrupted,
+      sum.overflowed, sum.cut, sum.forged, sum.pauses, sum.restarts, sum.retransmitted, sum.naks,
+      sum.rnr_naks, std::chrono::duration<double>(report.virtual_time).count(), seconds);
 }
 
 }  // namespace verbena::sim

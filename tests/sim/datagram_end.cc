@@ -22,8 +22,6 @@ constexpr std::uint32_t kSendDepth = 8;
 DatagramEnd::DatagramEnd(World& world, Process& process, std::size_t index)
     : world_(world), process_(process), name_(fmt::format("{}/ud{}", process.name(), index)) {}
 
-DatagramEnd::~DatagramEnd() = default;
-
 void DatagramEnd::open() {
   Random& random = world_.random();
   ibv_qp_init_attr init{};
@@ -36,6 +34,12 @@ void DatagramEnd::open() {
               .max_send_sge = 2,
               .max_recv_sge = 3,
               .max_inline_data = 64};
+  const std::uint32_t queues = world_.plan().shared_queues;
+  if (queues != 0 && random.below(2) == 0) {
+    shared_ = &process_.shared_receives(random.below(queues));
+    shared_->attach(*this);
+    init.srq = shared_->queue();
+  }
   qp_ = ibv_create_qp(process_.pd(), &init);
   if (qp_ == nullptr) return world_.fail(name_ + ": ibv_create_qp failed");
   qp_number_ = qp_->qp_num;
@@ -56,13 +60,19 @@ void DatagramEnd::open() {
 }
 
 bool DatagramEnd::idle() const {
-  return expected_.empty() && std::ranges::none_of(sends_, &Send::signaled);
+  return must_hold() == 0 && std::ranges::none_of(sends_, &Send::signaled);
+}
+
+std::size_t DatagramEnd::must_hold() const {
+  return static_cast<std::size_t>(std::ranges::count(expected_, false, &Expected::perhaps));
 }
 
 void DatagramEnd::close(bool crashed) {
   if (!crashed && !idle()) world_.fail(name_ + ": closes and is not idle");
   for (const ReceiveWork& work : receives_) process_.arena().settle(work.buffer->range());
   if (qp_ != nullptr && ibv_destroy_qp(qp_) != 0) world_.fail(name_ + ": ibv_destroy_qp failed");
+  if (shared_ != nullptr) shared_->detach(*this);
+  shared_ = nullptr;
   for (const auto& [process, handle] : handles_) {
     if (ibv_destroy_ah(handle) != 0) world_.fail(name_ + ": ibv_destroy_ah failed");
   }
@@ -78,12 +88,7 @@ void DatagramEnd::close(bool crashed) {
 bool DatagramEnd::step() {
   if (qp_ == nullptr) return false;
   Random& random = world_.random();
-  bool active = false;
-  if (receives_.size() < depth_ && random.below(3) != 0) {
-    const std::uint64_t count = random.between(1, depth_ - receives_.size());
-    for (std::uint64_t i = 0; i < count; ++i) post_receive();
-    active = true;
-  }
+  bool active = shared_ == nullptr && post_receives();
   if (in_send_error_) {
     if (sends_.empty()) recover();
     return active;
@@ -94,6 +99,14 @@ bool DatagramEnd::step() {
     if (in_send_error_) break;
   }
   return active;
+}
+
+bool DatagramEnd::post_receives() {
+  Random& random = world_.random();
+  if (receives_.size() >= depth_ || random.below(3) == 0) return false;
+  const std::uint64_t count = random.between(1, depth_ - receives_.size());
+  for (std::uint64_t i = 0; i < count; ++i) post_receive();
+  return true;
 }
 
 void DatagramEnd::post_receive() {
@@ -221,13 +234,24 @@ void DatagramEnd::recover() {
 void DatagramEnd::arrived(const wire::Packet& packet, const wire::Segment& segment) {
   if (packet.deth.qkey != qkey_ || (packet.bth.pkey & 0x7FFF) != 0x7FFF) return;
   if (packet.payload.size() > world_.plan().port_mtu) return;
-  if (expected_.size() >= receives_.size()) return;  // no receive: dropped
-  if (kGrhSize + packet.payload.size() > receives_[expected_.size()].length) return;
+  bool perhaps = false;
+  if (!fits(kGrhSize + packet.payload.size(), perhaps)) return;
   expected_.push_back({.payload = {packet.payload.begin(), packet.payload.end()},
                        .path = segment.path,
                        .source_qp = packet.deth.source_qp,
                        .immediate = packet.immediate.value,
-                       .with_immediate = packet.info().has_immediate});
+                       .with_immediate = packet.info().has_immediate,
+                       .perhaps = perhaps});
+}
+
+/// Whether there is a receive for a datagram that arrives now; without one it is dropped.
+bool DatagramEnd::fits(std::size_t size, bool& perhaps) const {
+  if (shared_ != nullptr) {
+    const SharedReceives::Fit fit = shared_->fits(size);
+    perhaps = fit == SharedReceives::Fit::kMaybe;
+    return fit != SharedReceives::Fit::kNo;
+  }
+  return expected_.size() < receives_.size() && size <= receives_[expected_.size()].length;
 }
 
 void DatagramEnd::complete(const ibv_wc& completion) {
@@ -249,30 +273,64 @@ void DatagramEnd::complete(const ibv_wc& completion) {
     }
     return;
   }
-  if (receives_.empty() || receives_.front().id != completion.wr_id || !success) {
-    return world_.fail(fmt::format("{}: receive {} completes out of order, or with {}", name_,
-                                   completion.wr_id, status_name(completion.status)));
+  if (!success) {
+    return world_.fail(fmt::format("{}: receive {} ends with {}", name_, completion.wr_id,
+                                   status_name(completion.status)));
   }
-  if (expected_.empty()) {
-    return world_.fail(fmt::format("{}: receive {} gets a datagram that it must not get", name_,
-                                   completion.wr_id));
+  const ReceiveWork work = take_receive(completion.wr_id);
+  const auto expected = take_expected(completion, work);
+  if (!expected) {
+    return world_.fail(
+        fmt::format("{}: receive {} says {} bytes from {:#x}, and no such datagram "
+                    "must have come",
+                    name_, work.id, completion.byte_len, completion.src_qp));
   }
-  const ReceiveWork work = std::move(receives_.front());
+  check_content(*expected, work);
+}
+
+ReceiveWork DatagramEnd::take_receive(std::uint64_t id) {
+  if (shared_ != nullptr) return shared_->take(id, *this);
+  if (receives_.empty() || receives_.front().id != id) {
+    world_.fail(fmt::format("{}: receive {} completes out of order", name_, id));
+  }
+  ReceiveWork work = std::move(receives_.front());
   receives_.pop_front();
-  const Expected expected = std::move(expected_.front());
-  expected_.pop_front();
+  return work;
+}
+
+bool DatagramEnd::matches(const Expected& expected, const ibv_wc& completion,
+                          const ReceiveWork& work) const {
   const bool immediate = (completion.wc_flags & IBV_WC_WITH_IMM) != 0;
   if (completion.opcode != IBV_WC_RECV || completion.src_qp != expected.source_qp ||
       completion.byte_len != kGrhSize + expected.payload.size() ||
       (completion.wc_flags & IBV_WC_GRH) == 0 || immediate != expected.with_immediate ||
       (immediate && ntohl(completion.imm_data) != expected.immediate)) {
-    return world_.fail(
-        fmt::format("{}: receive {} says {} bytes from {:#x}; {} bytes from {:#x} "
-                    "came",
-                    name_, work.id, completion.byte_len, completion.src_qp,
-                    kGrhSize + expected.payload.size(), expected.source_qp));
+    return false;
   }
-  check_content(expected, work);
+  const auto size = static_cast<std::uint32_t>(expected.payload.size());
+  const Range range{work.buffer->range().offset + kGrhSize, size};
+  return std::ranges::equal(process_.arena().bytes(range), expected.payload);
+}
+
+/// The datagram of a completion: the oldest, but for those that may have found no receive.
+std::optional<DatagramEnd::Expected> DatagramEnd::take_expected(const ibv_wc& completion,
+                                                                const ReceiveWork& work) {
+  while (!expected_.empty()) {
+    Expected expected = std::move(expected_.front());
+    expected_.pop_front();
+    if (!matches(expected, completion, work)) {
+      if (!expected.perhaps) return std::nullopt;
+      continue;
+    }
+    // It may as well have been a later one that looks the same.
+    if (expected.perhaps) {
+      for (Expected& later : expected_) {
+        later.perhaps = later.perhaps || matches(later, completion, work);
+      }
+    }
+    return expected;
+  }
+  return std::nullopt;
 }
 
 void DatagramEnd::check_content(const Expected& expected, const ReceiveWork& work) {

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "sim/process.h"
+#include "sim/shared_receives.h"
 #include "sim/work.h"
 #include "sim/world.h"
 #include "wire/packet.h"
@@ -17,11 +19,11 @@
 namespace verbena::sim {
 
 /// A UD queue pair. Which datagrams reach the NIC is the network's affair and is seen there (the
-/// wire's checker); from then on it is determined which receive gets which.
-class DatagramEnd {
+/// wire's checker); from then on it is determined which receive gets which. Only what others leave
+/// in a shared queue is not always known.
+class DatagramEnd final : public ReceiveTaker {
  public:
   DatagramEnd(World& world, Process& process, std::size_t index);
-  ~DatagramEnd();
   DatagramEnd(const DatagramEnd&) = delete;
   DatagramEnd& operator=(const DatagramEnd&) = delete;
 
@@ -36,6 +38,8 @@ class DatagramEnd {
   void close(bool crashed);
   [[nodiscard]] std::uint32_t number() const { return qp_number_; }
   [[nodiscard]] std::uint32_t qkey() const { return qkey_; }
+  [[nodiscard]] std::size_t may_hold() const override { return expected_.size(); }
+  [[nodiscard]] std::size_t must_hold() const override;
 
  private:
   struct Send {
@@ -51,9 +55,17 @@ class DatagramEnd {
     std::uint32_t source_qp = 0;
     std::uint32_t immediate = 0;
     bool with_immediate = false;
+    bool perhaps = false;  ///< others may have taken the last receive
   };
 
   void post_receive();
+  bool post_receives();
+  [[nodiscard]] bool fits(std::size_t size, bool& perhaps) const;
+  [[nodiscard]] ReceiveWork take_receive(std::uint64_t id);
+  [[nodiscard]] std::optional<Expected> take_expected(const ibv_wc& completion,
+                                                      const ReceiveWork& work);
+  [[nodiscard]] bool matches(const Expected& expected, const ibv_wc& completion,
+                             const ReceiveWork& work) const;
   void post_send();
   void check_content(const Expected& expected, const ReceiveWork& work);
   void recover();
@@ -67,6 +79,7 @@ class DatagramEnd {
   std::uint32_t qp_number_ = 0;
   std::uint32_t qkey_ = 0;
   std::uint32_t depth_ = 16;
+  SharedReceives* shared_ = nullptr;  ///< where receives come from, if not from its own queue
   std::map<std::size_t, ibv_ah*> handles_;
   std::deque<Send> sends_;
   std::deque<ReceiveWork> receives_;

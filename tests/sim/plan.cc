@@ -88,14 +88,20 @@ Plan make_plan(std::uint64_t seed) {
   plan.operations = static_cast<std::uint32_t>(random.between(520, 800));
   plan_disturbances(plan, random);
   plan_connections(plan, random);
+  plan.shared_queues = static_cast<std::uint32_t>(random.below(3));
+  plan.windows = random.below(2) == 0;
+  plan.unreliable_pairs = static_cast<std::uint32_t>(random.below(3));
   return plan;
 }
 
 std::string to_string(const Plan& plan) {
   return fmt::format(
-      "seed {}: {} processes, {} connections, {} UD each, {}, {} operations; drop {} duplicate {} "
+      "seed {}: {} processes, {} connections, {} UC, {} UD and {} SRQ each, {}{}, {} operations; "
+      "drop {} "
+      "duplicate {} "
       "reorder {} delay {} corrupt {} ppm, {} pauses, {} restarts, {} forgeries, {} silences",
-      plan.seed, plan.processes, plan.connections.size(), plan.datagram_pairs,
+      plan.seed, plan.processes, plan.connections.size(), plan.unreliable_pairs,
+      plan.datagram_pairs, plan.shared_queues, plan.windows ? "windows, " : "",
       plan.ipv6 ? "IPv6" : "IPv4", plan.operations, plan.disturbance.drop_ppm,
       plan.disturbance.duplicate_ppm, plan.disturbance.reorder_ppm, plan.disturbance.delay_ppm,
       plan.disturbance.corrupt_ppm, plan.pauses, plan.restarts, plan.forgeries, plan.silences);

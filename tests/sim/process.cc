@@ -11,7 +11,9 @@
 #include <utility>
 
 #include "sim/datagram_end.h"
+#include "sim/shared_receives.h"
 #include "sim/side.h"
+#include "sim/unreliable_end.h"
 
 namespace verbena::sim {
 namespace {
@@ -26,6 +28,9 @@ constexpr std::size_t kWords = 6;
 
 Process::Process(World& world, std::size_t index)
     : world_(world), index_(index), name_(fmt::format("p{}", index)) {
+  for (std::uint32_t i = 0; i < world.plan().shared_queues; ++i) {
+    shared_receives_.push_back(std::make_unique<SharedReceives>(world, *this, i));
+  }
   for (std::uint32_t i = 0; i < world.plan().datagram_pairs; ++i) {
     datagram_ends_.push_back(std::make_unique<DatagramEnd>(world, *this, i));
   }
@@ -41,7 +46,8 @@ void Process::main() {
     if (!idle_ && world_.winding_up()) {
       idle_ = std::ranges::all_of(
                   sides_, [](const Side* side) { return side->state() == Side::State::kDown; }) &&
-              std::ranges::all_of(datagram_ends_, [](const auto& end) { return end->idle(); });
+              std::ranges::all_of(datagram_ends_, [](const auto& end) { return end->idle(); }) &&
+              std::ranges::all_of(unreliable_ends_, [](const auto* end) { return end->down(); });
     }
     if (idle_ && world_.all_idle()) break;
     nap(active);
@@ -52,7 +58,9 @@ void Process::main() {
 bool Process::step() {
   bool active = false;
   for (Side* side : sides_) active = side->step() || active;
+  for (const auto& receives : shared_receives_) active = receives->step() || active;
   for (const auto& end : datagram_ends_) active = end->step() || active;
+  for (UnreliableEnd* end : unreliable_ends_) active = end->step() || active;
   const bool fallback = world_.now() >= next_fallback_;
   if (fallback) next_fallback_ = world_.now() + kFallback;
   for (const Cq& cq : cqs_) {
@@ -109,6 +117,7 @@ void Process::open() {
   }
   open_cqs();
   world_.scheduler().spawn(index_, name_ + " events", [this] { watch_events(); });
+  for (const auto& receives : shared_receives_) receives->open();
   for (const auto& end : datagram_ends_) end->open();
   down_ = false;
 }
@@ -182,23 +191,40 @@ void Process::watch_events() {
       if (errno == EINTR) return;
       return world_.fail(fmt::format("{}: ibv_get_async_event: {}", name_, std::strerror(errno)));
     }
-    const std::uint32_t number = event.element.qp->qp_num;
-    world_.trace().mix_all(event.event_type, number);
-    world_.trace().line(world_.now(), name_, "event: {} of qp {:#08x}",
-                        ibv_event_type_str(event.event_type), number);
-    ++events_[{number, static_cast<int>(event.event_type)}];
-    const bool known =
-        event.event_type == IBV_EVENT_COMM_EST || event.event_type == IBV_EVENT_SQ_DRAINED ||
-        event.event_type == IBV_EVENT_QP_ACCESS_ERR || event.event_type == IBV_EVENT_QP_REQ_ERR ||
-        event.event_type == IBV_EVENT_QP_FATAL;
+    note_event(event);
     ibv_ack_async_event(&event);
-    if (!known)
-      return world_.fail(fmt::format("{}: event {}", name_, static_cast<int>(event.event_type)));
   }
 }
 
-bool Process::had_event(std::uint32_t qp_number, ibv_event_type type) const {
-  return events_.contains({qp_number, static_cast<int>(type)});
+void Process::note_event(const ibv_async_event& event) {
+  if (event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED) {
+    const auto receives = std::ranges::find(shared_receives_, event.element.srq,
+                                            [](const auto& each) { return each->queue(); });
+    if (receives == shared_receives_.end()) return world_.fail(name_ + ": an event of no queue");
+    world_.trace().mix_all(event.event_type, receives - shared_receives_.begin());
+    return (*receives)->limit_reached();
+  }
+  const std::uint32_t number = event.element.qp->qp_num;
+  world_.trace().mix_all(event.event_type, number);
+  world_.trace().line(world_.now(), name_, "event: {} of qp {:#08x}",
+                      ibv_event_type_str(event.event_type), number);
+  ++events_[{number, static_cast<int>(event.event_type)}];
+  const bool shares = event.element.qp->srq != nullptr;
+  const bool known =
+      event.event_type == IBV_EVENT_COMM_EST || event.event_type == IBV_EVENT_SQ_DRAINED ||
+      event.event_type == IBV_EVENT_QP_ACCESS_ERR || event.event_type == IBV_EVENT_QP_REQ_ERR ||
+      event.event_type == IBV_EVENT_QP_FATAL ||
+      (event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && shares);
+  if (!known) world_.fail(fmt::format("{}: event {}", name_, static_cast<int>(event.event_type)));
+}
+
+std::uint32_t Process::events_of(std::uint32_t qp_number, ibv_event_type type) const {
+  const auto found = events_.find({qp_number, static_cast<int>(type)});
+  return found == events_.end() ? 0 : found->second;
+}
+
+void Process::forget_event(std::uint32_t qp_number, ibv_event_type type) {
+  events_.erase({qp_number, static_cast<int>(type)});
 }
 
 void Process::forget_events(std::uint32_t qp_number) {
@@ -235,6 +261,9 @@ void Process::handle(const ibv_wc& completion) {
   world_.trace().mix_all(world_.now().time_since_epoch().count(), completion.wr_id,
                          completion.status);
   for (const auto& end : datagram_ends_) {
+    if (end->number() == completion.qp_num) return end->complete(completion);
+  }
+  for (UnreliableEnd* end : unreliable_ends_) {
     if (end->number() == completion.qp_num) return end->complete(completion);
   }
   const auto found = sides_by_number_.find(completion.qp_num);
@@ -303,6 +332,8 @@ void Process::check_words() {
 void Process::close() {
   for (Side* side : sides_) side->destroy();
   for (const auto& end : datagram_ends_) end->close(false);
+  for (UnreliableEnd* end : unreliable_ends_) end->destroy();
+  for (const auto& receives : shared_receives_) receives->close(false);
   check_words();
   stop_threads();
   world_.check_memory("at the end");
@@ -337,6 +368,8 @@ void Process::crash() {
   stop_threads();
   for (Side* side : sides_) side->crash();
   for (const auto& end : datagram_ends_) end->close(true);
+  for (UnreliableEnd* end : unreliable_ends_) end->crash();
+  for (const auto& receives : shared_receives_) receives->close(true);
   for (const Cq& cq : cqs_) {
     ibv_destroy_cq(cq.cq);
     if (cq.channel != nullptr) ibv_destroy_comp_channel(cq.channel);

@@ -15,6 +15,8 @@
 namespace verbena::sim {
 
 class DatagramEnd;
+class SharedReceives;
+class UnreliableEnd;
 
 /// How a process learns of completions.
 enum class Notice : std::uint8_t {
@@ -52,9 +54,16 @@ class Process {
   [[nodiscard]] Notice notice(std::size_t index) const { return cqs_[index].notice; }
   void enter(std::uint32_t qp_number, Side& side) { sides_by_number_[qp_number] = &side; }
   void leave(std::uint32_t qp_number) { sides_by_number_.erase(qp_number); }
+  [[nodiscard]] std::span<Side* const> sides() const { return sides_; }
+  void add_end(UnreliableEnd& end) { unreliable_ends_.push_back(&end); }
+  [[nodiscard]] std::span<UnreliableEnd* const> unreliable_ends() const { return unreliable_ends_; }
   void add_side(Side& side) { sides_.push_back(&side); }
   [[nodiscard]] std::span<const std::unique_ptr<DatagramEnd>> datagram_ends() const {
     return datagram_ends_;
+  }
+
+  [[nodiscard]] SharedReceives& shared_receives(std::size_t index) {
+    return *shared_receives_[index];
   }
 
   /// Memory regions that grant less than their bytes seem to: for misdeeds.
@@ -73,8 +82,12 @@ class Process {
   /// Counts up whenever memory was wiped: what was posted to words before is void.
   [[nodiscard]] std::uint32_t life() const { return life_; }
   /// An asynchronous event about a queue pair came.
-  [[nodiscard]] bool had_event(std::uint32_t qp_number, ibv_event_type type) const;
+  [[nodiscard]] bool had_event(std::uint32_t qp_number, ibv_event_type type) const {
+    return events_of(qp_number, type) != 0;
+  }
+  [[nodiscard]] std::uint32_t events_of(std::uint32_t qp_number, ibv_event_type type) const;
   void forget_events(std::uint32_t qp_number);
+  void forget_event(std::uint32_t qp_number, ibv_event_type type);
   void poll_all();
 
  private:
@@ -92,6 +105,7 @@ class Process {
   void crash();
   void watch_cq(const Cq& cq);
   void watch_events();
+  void note_event(const ibv_async_event& event);
   bool poll(ibv_cq* cq);
   void handle(const ibv_wc& completion);
   void check_words();
@@ -118,7 +132,9 @@ class Process {
   std::vector<Cq> cqs_;
   std::vector<Side*> sides_;
   std::map<std::uint32_t, Side*> sides_by_number_;
+  std::vector<std::unique_ptr<SharedReceives>> shared_receives_;
   std::vector<std::unique_ptr<DatagramEnd>> datagram_ends_;
+  std::vector<UnreliableEnd*> unreliable_ends_;
   std::map<std::pair<std::uint32_t, int>, std::uint32_t> events_;
   bool restart_requested_ = false;
   bool idle_ = false;

@@ -67,6 +67,52 @@ TEST(Scenario, ProcessesVanishAndComeBack) {
   EXPECT_GE(sum.restarts, 5U);
 }
 
+TEST(Scenario, ReceivesAreShared) {
+  const RunCounters sum = run_bent(1, 6, [](Plan& plan) { plan.shared_queues = 1; });
+  EXPECT_GE(sum.shared_receives, 150U);
+  EXPECT_GE(sum.shared_limits, 5U);
+  EXPECT_GE(sum.shared_resizes, 10U);
+  EXPECT_GE(sum.shared_rnr_naks, 10U);
+  EXPECT_GE(sum.last_receives, 10U);
+}
+
+// What is repeated on the way comes late, when the window that it names may be another already.
+TEST(Scenario, WindowsComeAndGo) {
+  const RunCounters sum = run_bent(1, 12, [](Plan& plan) {
+    calm(plan);
+    plan.windows = true;
+    plan.misdeed_ppm = 10'000;
+    plan.disturbance.duplicate_ppm = 200'000;
+    plan.disturbance.delay_ppm = 100'000;
+    plan.disturbance.longest_delay = plan.min_ack_timeout / 4;
+  });
+  EXPECT_GE(sum.windows_bound, 150U);
+  EXPECT_GE(sum.windows_invalidated, 15U);
+  EXPECT_GE(sum.windows_invalidated_remotely, 5U);
+  EXPECT_GE(sum.windowed, 150U);
+}
+
+TEST(Scenario, UnreliableConnectionsLoseNothingOfThemselves) {
+  const RunCounters sum = run_bent(1, 6, [](Plan& plan) {
+    calm(plan);
+    plan.unreliable_pairs = 2;
+  });
+  EXPECT_GE(sum.unreliable_arrived, 200U);
+  EXPECT_EQ(sum.unreliable_again, 0U);
+  EXPECT_EQ(sum.overflowed, 0U);
+  EXPECT_EQ(sum.unreliable_lost, 0U);
+}
+
+TEST(Scenario, UnreliableMessagesAreLostAsAWhole) {
+  const RunCounters sum = run_bent(1, 6, [](Plan& plan) {
+    plan.unreliable_pairs = 2;
+    plan.disturbance.drop_ppm = plan.disturbance.duplicate_ppm = 50'000;
+  });
+  EXPECT_GE(sum.unreliable_arrived, 200U);
+  EXPECT_GE(sum.unreliable_again, 3U);
+  EXPECT_GE(sum.unreliable_lost, 20U);
+}
+
 TEST(Scenario, PathsAreCut) {
   run_bent(1, 5, [](Plan& plan) {
     calm(plan);
@@ -87,12 +133,21 @@ TEST(Scenario, ProcessesStandStillForAMinute) {
   EXPECT_GE(sum.pauses, 10U);
 }
 
+/// What the seeds were found with.
+RunReport run_found(std::uint64_t seed) {
+  Plan plan = make_plan(seed);
+  plan.shared_queues = 0;
+  plan.windows = false;
+  plan.unreliable_pairs = 0;
+  return run_plan(plan);
+}
+
 // Parts of long READs changed in retries, and were never answered.
-TEST(Found, RetriedPartsOfReads) { EXPECT_EQ(run_seed(6).failure, ""); }
+TEST(Found, RetriedPartsOfReads) { EXPECT_EQ(run_found(6).failure, ""); }
 // A READ that was refused when its turn to be answered came had been counted as completed.
-TEST(Found, MessagesCompletedWhenAReadIsRefused) { EXPECT_EQ(run_seed(11).failure, ""); }
+TEST(Found, MessagesCompletedWhenAReadIsRefused) { EXPECT_EQ(run_found(11).failure, ""); }
 // A full window consumed retries of requests that were never sent.
-TEST(Found, RetriesBehindAFullWindow) { EXPECT_EQ(run_seed(37).failure, ""); }
+TEST(Found, RetriesBehindAFullWindow) { EXPECT_EQ(run_found(37).failure, ""); }
 
 }  // namespace
 }  // namespace verbena::sim

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "sim/process.h"
+#include "sim/shared_receives.h"
 #include "sim/work.h"
 #include "sim/world.h"
 #include "sim/zone.h"
@@ -20,7 +21,7 @@ namespace verbena::sim {
 
 /// One end of a reliable connection: its queue pair, what was posted to it, and what must come of
 /// that.
-class Side {
+class Side final : public ReceiveTaker {
  public:
   Side(World& world, Process& process, Connection& connection, int which);
   Side(const Side&) = delete;
@@ -43,6 +44,9 @@ class Side {
   [[nodiscard]] bool is_down() const {
     return state_ == State::kDown && peer_->state_ == State::kDown;
   }
+
+  [[nodiscard]] std::size_t may_hold() const override;
+  [[nodiscard]] std::size_t must_hold() const override { return 0; }
 
  private:
   friend class World;
@@ -67,6 +71,7 @@ class Side {
     std::size_t send_cq = 0;
     std::size_t receive_cq = 0;
     std::uint32_t unsignaled_ppm = 0;
+    std::optional<std::size_t> shared{};  ///< the shared queue that our receives come from
   };
 
   // side_setup.cc: life
@@ -93,8 +98,6 @@ class Side {
   // side_post.cc: traffic
   bool traffic();
   bool flush_unsignalled();
-  bool post_receives();
-  void post_receive();
   bool post_sends();
   [[nodiscard]] SendWork make_work(Kind kind);
   void make_message(SendWork& work, std::uint32_t longest);
@@ -111,12 +114,67 @@ class Side {
   void order_after_reads(SendWork& work, const Data& stored);
   void commit(SendWork& work);
   void post(std::vector<SendWork> works);
+  void post_list(std::vector<SendWork> works);
+  void fill(ibv_send_wr& wr, const SendWork& work);
+  void count_posted();
+  void number(SendWork& work);
   [[nodiscard]] Kind choose_kind();
   [[nodiscard]] std::uint32_t choose_length(std::uint32_t longest);
-  [[nodiscard]] Range choose_target(std::uint32_t length);
+  [[nodiscard]] Range choose_target(std::uint32_t length, const Range& within);
   [[nodiscard]] bool room() const { return sends_.size() < terms_.send_depth; }
   [[nodiscard]] std::int64_t credit() const;
   void drain_send_queue();
+
+  // side_receives.cc
+  void agree_receives(Terms& terms);
+  void agree_patience();
+  bool post_receives();
+  void post_receive();
+  void refuse_own_receive();
+  [[nodiscard]] SharedReceives& shared() const;
+  [[nodiscard]] ReceiveWork take_receive(std::uint64_t id);
+  void complete_receive(const ibv_wc& completion);
+  void receive_message(const ReceiveWork& work, const ibv_wc& completion);
+  void fail_receive(const ReceiveWork& work, ibv_wc_status status);
+  void settle_receive(const ReceiveWork& work, const Data& maybe);
+  void check_last_receive();
+
+  // side_windows.cc
+  /// A part of the peer's memory and the key to it.
+  struct Opening {
+    Range range{};
+    std::uint64_t address = 0;
+    std::uint32_t rkey = 0;
+    std::optional<std::size_t> window{};
+  };
+  void make_windows();
+  void allocate(Window& window, ibv_mw_type type);
+  void drop_windows();
+  void tend_windows();
+  void try_wrong_bindings(const Window& window);
+  static void retire(Window& window);
+  [[nodiscard]] Window& window_of(const SendWork& work);
+  [[nodiscard]] std::optional<std::size_t> find_window(Kind kind);
+  [[nodiscard]] std::optional<Kind> choose_window_kind();
+  [[nodiscard]] Binding choose_binding(const Window& window);
+  [[nodiscard]] static ibv_mw_bind_info info_of(const Binding& binding);
+  [[nodiscard]] int post_binding(const Window& window, std::uint32_t key,
+                                 const ibv_mw_bind_info& info, std::uint64_t id, unsigned flags);
+  void make_bind(SendWork& work);
+  void make_local_invalidate(SendWork& work);
+  void make_send_invalidate(SendWork& work);
+  void bind(SendWork& work);
+  void settle_window(const SendWork& work);
+  void leave_window(const SendWork& work);
+  void check_invalidated(const Message& message, const ibv_wc& completion);
+  [[nodiscard]] Opening whole_zone() const;
+  [[nodiscard]] Opening choose_opening(Kind kind);
+  void aim(SendWork& work, const Opening& opening);
+  [[nodiscard]] std::optional<Window> find_victim(Misdeed misdeed, Kind kind);
+  [[nodiscard]] bool wrong_window(Misdeed misdeed, SendWork& work);
+  [[nodiscard]] bool wrong_binding(SendWork& work);
+  [[nodiscard]] std::uint32_t lasting_key(const Side& owner);
+  [[nodiscard]] bool wrong_invalidation(Misdeed misdeed, SendWork& work);
 
   // side_misdeed.cc
   bool maybe_misdeed();
@@ -124,6 +182,7 @@ class Side {
   [[nodiscard]] std::optional<Kind> choose_wrong_kind(Misdeed misdeed);
   void name_lost(SendWork& work);
   [[nodiscard]] bool wrong_remote(Misdeed misdeed, SendWork& work);
+  void post_wrong_remote(SendWork work, ibv_wc_status expected);
   [[nodiscard]] bool wrong_local(Misdeed misdeed, SendWork& work);
   [[nodiscard]] bool can_misbehave() const;
   [[nodiscard]] bool starve();
@@ -138,10 +197,6 @@ class Side {
   void check_read(const SendWork& work);
   void fail_send(SendWork& work, ibv_wc_status status);
   [[nodiscard]] bool may_fail_with(const SendWork& work, ibv_wc_status status) const;
-  void complete_receive(const ibv_wc& completion);
-  void receive_message(const ReceiveWork& work, const ibv_wc& completion);
-  void fail_receive(const ReceiveWork& work, ibv_wc_status status);
-  void settle_receive(const ReceiveWork& work, const Data& maybe);
   [[nodiscard]] bool may_exhaust() const;
   void note_change(const SendWork& work, Word::Change::Known known);
   void expect_notice(const SendWork& work);
@@ -176,6 +231,7 @@ class Side {
   BufferPtr zone_buffer_;
   ibv_mr* zone_mr_ = nullptr;
   std::uint64_t zone_address_ = 0;
+  std::vector<Window> windows_;  ///< over it
   std::uint32_t stale_key_ = 0;
   std::uint64_t stale_address_ = 0;
 
@@ -183,6 +239,7 @@ class Side {
   std::deque<SendWork> sends_;
   std::deque<ReceiveWork> receives_;
   std::deque<Message> inbound_;  ///< messages of the peer that we must get
+  std::uint64_t received_ = 0;   ///< receives from the shared queue that completed
   std::uint64_t next_number_ = 1;
   std::uint32_t next_psn_ = 0;
   std::uint64_t last_success_ = 0;

@@ -42,6 +42,7 @@ Kind Side::choose_kind() {
                                     Kind::kAdd,   Kind::kWriteImm};
   const std::uint32_t access = peer_->terms_.access;
   if (!peer_->zone_) return Kind::kSend;  // the peer has vanished, and we do not know it yet
+  if (const auto kind = choose_window_kind()) return *kind;
   for (int tries = 0; tries < 20; ++tries) {
     const Kind kind = kWeighted[random().below(kWeighted.size())];
     if (is_write(kind) && (access & IBV_ACCESS_REMOTE_WRITE) == 0) continue;
@@ -98,11 +99,21 @@ SendWork Side::make_work(Kind kind) {
         make_atomic(work);
       }
       break;
+    case Kind::kSendInv: make_send_invalidate(work); break;
+    case Kind::kBind: make_bind(work); break;
+    case Kind::kLocalInv: make_local_invalidate(work); break;
   }
-  work.first_psn = next_psn_;
-  work.psn_count = is_atomic(kind) ? 1 : std::max((work.length + mtu_ - 1) / mtu_, 1u);
-  next_psn_ = (next_psn_ + work.psn_count) & kPsnMask;
+  number(work);
   return work;
+}
+
+/// Gives the request its PSNs.
+void Side::number(SendWork& work) {
+  work.first_psn = next_psn_;
+  work.psn_count = is_local(work.kind)    ? 0
+                   : is_atomic(work.kind) ? 1
+                                          : std::max((work.length + mtu_ - 1) / mtu_, 1u);
+  next_psn_ = (next_psn_ + work.psn_count) & kPsnMask;
 }
 
 std::vector<Piece> Side::take_pieces(std::uint32_t length, std::uint32_t most,
@@ -165,14 +176,15 @@ void Side::make_message(SendWork& work, std::uint32_t longest) {
   add_source(work);
 }
 
-Range Side::choose_target(std::uint32_t length) {
-  const Range& zone = peer_->zone_->range();
+Range Side::choose_target(std::uint32_t length, const Range& within) {
   if (!sends_.empty() && random().below(3) == 0) {
     // Where something is under way already.
     const Range& other = sends_[random().below(sends_.size())].target;
-    if (other.size != 0 && other.offset + length <= zone.end()) return {other.offset, length};
+    const bool inside = other.offset >= within.offset && other.offset + length <= within.end();
+    if (other.size != 0 && inside) return {other.offset, length};
   }
-  return {zone.offset + static_cast<std::uint32_t>(random().below(zone.size - length + 1)), length};
+  const auto offset = static_cast<std::uint32_t>(random().below(within.size - length + 1));
+  return {within.offset + offset, length};
 }
 
 /// A READ sees what was there when it executed, if later requests wait for it; else perhaps theirs.
@@ -193,24 +205,24 @@ void Side::order_after_reads(SendWork& work, const Data& stored) {
 }
 
 void Side::make_write(SendWork& work) {
-  const std::uint32_t longest = std::min(kLongest, peer_->zone_->range().size);
+  const Opening opening = choose_opening(work.kind);
+  const std::uint32_t longest = std::min(kLongest, opening.range.size);
   if (!reuse_read(work, longest)) {
     work.length = choose_length(longest);
     add_source(work);
   }
-  work.target = choose_target(work.length);
-  work.remote_address = peer_->zone_address_ + (work.target.offset - peer_->zone_->range().offset);
-  work.rkey = peer_->zone_mr_->rkey;
+  work.target = choose_target(work.length, opening.range);
+  aim(work, opening);
   if (work.length == 0) name_nothing(work);
   order_after_reads(work, work.data);
   peer_->zone_->post(work.number, work.target.offset, work.data);
 }
 
 void Side::make_read(SendWork& work) {
-  work.length = choose_length(std::min(kLongest, peer_->zone_->range().size));
-  work.target = choose_target(work.length);
-  work.remote_address = peer_->zone_address_ + (work.target.offset - peer_->zone_->range().offset);
-  work.rkey = peer_->zone_mr_->rkey;
+  const Opening opening = choose_opening(work.kind);
+  work.length = choose_length(std::min(kLongest, opening.range.size));
+  work.target = choose_target(work.length, opening.range);
+  aim(work, opening);
   if (work.length == 0) name_nothing(work);
   work.data = to_data(peer_->zone_->after_all(work.target));
   add_destination(work);
@@ -224,15 +236,13 @@ void Side::name_nothing(SendWork& work) {
 }
 
 void Side::make_atomic(SendWork& work) {
-  const Range& zone = peer_->zone_->range();
+  const Opening opening = choose_opening(work.kind);
   work.length = kAtomicSize;
-  const auto words = static_cast<std::uint32_t>(zone.size / kAtomicSize);
-  // Few words, so that requests meet; the zone begins at a multiple of 8.
+  const auto words = static_cast<std::uint32_t>(opening.range.size / kAtomicSize);
+  // Few words, so that requests meet; what they are in begins at a multiple of 8.
   const auto word = static_cast<std::uint32_t>(random().below(std::min(words, 16u)));
-  const std::uint32_t inside = word * kAtomicSize;
-  work.target = {zone.offset + inside, kAtomicSize};
-  work.remote_address = peer_->zone_address_ + inside;
-  work.rkey = peer_->zone_mr_->rkey;
+  work.target = {opening.range.offset + word * kAtomicSize, kAtomicSize};
+  aim(work, opening);
   const std::vector<std::byte> before = peer_->zone_->after_all(work.target);
   const std::uint64_t original = load_word(before);
   work.operand = random().next();

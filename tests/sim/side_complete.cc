@@ -25,9 +25,9 @@ std::uint64_t load_word(ConstBytes bytes) {
 }
 
 ibv_wc_opcode opcode_of(Kind kind) {
-  constexpr std::array kOpcodes = {IBV_WC_SEND,       IBV_WC_SEND,      IBV_WC_RDMA_WRITE,
-                                   IBV_WC_RDMA_WRITE, IBV_WC_RDMA_READ, IBV_WC_COMP_SWAP,
-                                   IBV_WC_FETCH_ADD};
+  constexpr std::array kOpcodes = {
+      IBV_WC_SEND,      IBV_WC_SEND,      IBV_WC_RDMA_WRITE, IBV_WC_RDMA_WRITE, IBV_WC_RDMA_READ,
+      IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_SEND,       IBV_WC_BIND_MW,    IBV_WC_LOCAL_INV};
   return kOpcodes[static_cast<std::size_t>(kind)];
 }
 
@@ -97,6 +97,7 @@ void Side::succeed(SendWork& work) {
   if (work.kind == Kind::kRead || (is_atomic(work.kind) && work.word < 0)) check_read(work);
   if (work.word >= 0) note_change(work, Word::Change::Known::kYes);
   if (is_message(work.kind)) expect_notice(work);
+  settle_window(work);
   release(work);
 }
 
@@ -126,8 +127,9 @@ void Side::check_read(const SendWork& work) {
 
 /// Gives up what the request used: what it was to bring is there, or lies in unsettled bytes.
 void Side::release(SendWork& work) {
+  leave_window(work);
   // Of a long READ that leaves its region the first parts may come.
-  const bool wrong_read = work.kind == Kind::kRead && work.misdeed < Misdeed::kTooLong;
+  const bool wrong_read = work.kind == Kind::kRead && names_remote_memory(work.misdeed);
   const bool brings =
       !work.dead && (wrong_read || (work.misdeed == Misdeed::kNone && is_atomic(work.kind)));
   if (!brings) return;
@@ -231,93 +233,6 @@ void Side::expect_notice(const SendWork& work) {
   if (peer_->state_ != State::kReady || peer_->inbound_.empty()) return;
   if (peer_->inbound_.front().number > work.number) return;  // it has it
   peer_->notifies_.push_back({work.number, world_.now() + kNoticeTime});
-}
-
-// Receives.
-
-void Side::complete_receive(const ibv_wc& completion) {
-  say("receive {}: {}", completion.wr_id, status_name(completion.status));
-  if (receives_.empty())
-    fail(fmt::format("receive {} completes and is not posted", completion.wr_id));
-  ReceiveWork work = std::move(receives_.front());
-  receives_.pop_front();
-  if (work.id != completion.wr_id) {
-    fail(fmt::format("receive {} completes before receive {}", completion.wr_id, work.id));
-  }
-  if (completion.status != IBV_WC_SUCCESS) return fail_receive(work, completion.status);
-  if (receive_failed_) fail("a receive succeeds after one that failed");
-  if (inbound_.empty()) fail(fmt::format("receive {} gets a message that nobody sent", work.id));
-  receive_message(work, completion);
-}
-
-void Side::receive_message(const ReceiveWork& work, const ibv_wc& completion) {
-  const Message message = std::move(inbound_.front());
-  inbound_.pop_front();
-  while (!notifies_.empty() && notifies_.front().number <= message.number) notifies_.pop_front();
-  const bool write = message.kind == Kind::kWriteImm;
-  const auto opcode = write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
-  if (completion.opcode != opcode || completion.byte_len != message.length) {
-    fail(fmt::format("receive {}: opcode {}, {} bytes; must be message {} ({}, {} bytes)", work.id,
-                     static_cast<int>(completion.opcode), completion.byte_len, message.number,
-                     to_string(message.kind), message.length));
-  }
-  const bool immediate = message.kind != Kind::kSend;
-  if (((completion.wc_flags & IBV_WC_WITH_IMM) != 0) != immediate ||
-      (immediate && ntohl(completion.imm_data) != message.immediate)) {
-    fail(fmt::format("receive {}: wrong immediate data", work.id));
-  }
-  if (work.bad_key && !write && message.length != 0) {
-    fail(fmt::format("receive {} has a wrong key and succeeds", work.id));
-  }
-  if (!write) process_.arena().expect(work.buffer->range().offset, *message.data);
-  settle_receive(work, nullptr);
-  zone_->executed(message.number);
-  if (const auto wrong = zone_->check(peer_->never_from_)) {
-    fail(fmt::format("when message {} was received: {}", message.number, *wrong));
-  }
-}
-
-/// The buffer's bytes are what they must be, and nobody writes them any more.
-void Side::settle_receive(const ReceiveWork& work, const Data& maybe) {
-  Arena& arena = process_.arena();
-  const Range& range = work.buffer->range();
-  const ConstBytes got = arena.bytes(range);
-  const ConstBytes expected = arena.shadow(range);
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    if (got[i] == expected[i]) continue;
-    if (maybe && i < maybe->size() && got[i] == (*maybe)[i]) continue;
-    fail(fmt::format("receive {}: byte {} of {} is {:#04x}, must be {:#04x}", work.id, i,
-                     got.size(), std::to_integer<unsigned>(got[i]),
-                     std::to_integer<unsigned>(expected[i])));
-  }
-  arena.adopt(range);
-  arena.settle(range);
-}
-
-void Side::fail_receive(const ReceiveWork& work, ibv_wc_status status) {
-  world_.trace().mix_all(work.id, status);
-  const bool first = !receive_failed_;
-  bool right = status == IBV_WC_WR_FLUSH_ERR &&
-               (connection_.broken || doomed_ || peer_->doomed_ || bad_receive_ ||
-                peer_->bad_receive_ || failed_ || connection_.silent || may_exhaust() || !first);
-  if (first && status == IBV_WC_LOC_LEN_ERR) right = peer_->misdeed_ == Misdeed::kTooLong;
-  if (first && status == IBV_WC_LOC_PROT_ERR) right = work.bad_key;
-  if (!right) fail(fmt::format("receive {} ends with {}", work.id, status_name(status)));
-  if (status == IBV_WC_WR_FLUSH_ERR) {
-    // The rest of the send queue was flushed before any receive.
-    // An unsignalled one may have succeeded before, which tells nothing.
-    for (const SendWork& send : sends_) {
-      const bool tells = send.signaled || terms_.signal_all;
-      if (tells && send.id < work.id && terms_.send_cq == terms_.receive_cq) {
-        fail(fmt::format("receive {} is flushed before send {}", work.id, send.id));
-      }
-    }
-  }
-  // A message that was coming in may have left a part of itself in the first one.
-  const Data& coming = inbound_.empty() ? peer_->doomed_data_ : inbound_.front().data;
-  settle_receive(work, first ? coming : nullptr);
-  receive_failed_ = true;
-  connection_.broken = true;
 }
 
 }  // namespace verbena::sim

@@ -28,10 +28,11 @@ bool Side::maybe_misdeed() {
   if (starves_) return post_starved();
   if (epoch_operations_ < 5 || !random().chance_ppm(world_.plan().misdeed_ppm * 4)) return false;
   if (!can_misbehave()) return false;
+  const Misdeed last = static_cast<Misdeed>(
+      std::to_underlying(world_.plan().windows ? Misdeed::kMisdeeds : Misdeed::kStaleWindow) - 1);
   // Many a misdeed is not possible here and now.
   for (int tries = 0; tries < kMisdeedTries; ++tries) {
-    const std::uint64_t chosen =
-        random().between(1, static_cast<std::uint64_t>(Misdeed::kMisdeeds) - 1);
+    const std::uint64_t chosen = random().between(1, static_cast<std::uint64_t>(last));
     if (!do_misdeed(static_cast<Misdeed>(chosen))) continue;
     ++world_.counters().misdeeds[chosen];
     return true;
@@ -56,6 +57,13 @@ bool Side::do_misdeed(Misdeed misdeed) {
     case Misdeed::kLocalRange:
     case Misdeed::kLocalLost:
     case Misdeed::kAtomicLength: return wrong_local(misdeed, work);
+    case Misdeed::kStaleWindow:
+    case Misdeed::kBeyondWindow:
+    case Misdeed::kWindowForbids:
+    case Misdeed::kOthersWindow: return wrong_window(misdeed, work);
+    case Misdeed::kBinding: return wrong_binding(work);
+    case Misdeed::kLocalInvalidation:
+    case Misdeed::kRemoteInvalidation: return wrong_invalidation(misdeed, work);
     case Misdeed::kTooLong:
       if (terms_.prompt && credit() <= 0) return false;
       if (peer_->bad_receive_ || peer_->starving_peer_) return false;
@@ -81,10 +89,7 @@ std::optional<Kind> Side::choose_wrong_kind(Misdeed misdeed) {
                                                         : kAll;
   for (int tries = 0; tries < kKindTries; ++tries) {
     const Kind kind = kinds[random().below(kinds.size())];
-    const std::uint32_t right = is_atomic(kind)       ? IBV_ACCESS_REMOTE_ATOMIC
-                                : kind == Kind::kRead ? IBV_ACCESS_REMOTE_READ
-                                                      : IBV_ACCESS_REMOTE_WRITE;
-    const bool granted = (peer_->terms_.access & right) != 0;
+    const bool granted = (peer_->terms_.access & right_of(kind)) != 0;
     if (granted != (misdeed == Misdeed::kQueuePairForbids)) return kind;
   }
   return std::nullopt;
@@ -153,6 +158,11 @@ bool Side::wrong_remote(Misdeed misdeed, SendWork& work) {
       break;
     default: return false;
   }
+  post_wrong_remote(std::move(work), expected);
+  return true;
+}
+
+void Side::post_wrong_remote(SendWork work, ibv_wc_status expected) {
   if (work.kind == Kind::kWrite) {
     add_source(work);
   } else if (work.kind == Kind::kRead) {
@@ -162,7 +172,6 @@ bool Side::wrong_remote(Misdeed misdeed, SendWork& work) {
   }
   work.operand = random().next();
   post_doomed(std::move(work), expected, false);
-  return true;
 }
 
 /// The request names local memory that it may not touch.
@@ -244,8 +253,7 @@ bool Side::go_silent() {
 /// Posts what will fail, and more behind it that will be flushed.
 void Side::post_doomed(SendWork work, ibv_wc_status expected, bool may_execute) {
   work.number = next_number_++;
-  work.first_psn = next_psn_;
-  work.psn_count = is_atomic(work.kind) ? 1 : std::max((work.length + mtu_ - 1) / mtu_, 1U);
+  number(work);
   never_from_ = work.number;
   doomed_ = true;
   doomed_since_ = world_.now();

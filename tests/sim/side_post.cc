@@ -32,6 +32,7 @@ bool Side::traffic() {
   if (doomed_ || failed_) return active;
   // Without a time-out, what arrives before the peer is in RTR is lost for ever.
   if (terms_.timeout == 0 && peer_->state_ == State::kInit) return active;
+  tend_windows();
   // A fast burst now and then, else some at a time.
   const std::uint64_t bursts = random().below(4) == 0 ? 6 : 1;
   for (std::uint64_t i = 0; i < bursts && !doomed_; ++i) {
@@ -54,73 +55,6 @@ bool Side::flush_unsignalled() {
   return true;
 }
 
-// Receives.
-
-bool Side::post_receives() {
-  if (starving_peer_ || failed_ || receive_failed_) return false;
-  if (receives_.size() >= terms_.receive_depth) return false;
-  if (terms_.lazy && receives_.empty()) {
-    // Late, by several RNR timers, so that senders have to ask again and again.
-    if (receives_at_ == Time{}) {
-      receives_at_ = world_.now() + Duration(static_cast<Duration::rep>(random().below(4'000'000)));
-    }
-    if (world_.now() < receives_at_) return false;
-  }
-  receives_at_ = {};
-  const std::uint64_t room = terms_.receive_depth - receives_.size();
-  const std::uint64_t count = random().between(1, room);
-  for (std::uint64_t i = 0; i < count; ++i) post_receive();
-  return true;
-}
-
-void Side::post_receive() {
-  ReceiveWork work;
-  work.id = world_.next_id() + 1;
-  work.order = work.id;
-  work.length = terms_.receive_size + static_cast<std::uint32_t>(random().below(32));
-  const auto range = process_.arena().take(work.length, 1, random());
-  if (!range) fail("the arena is full");
-  work.buffer = std::make_shared<Buffer>(process_.arena(), *range);
-  process_.arena().unsettle(*range);
-  std::uint32_t left = work.length;
-  std::uint32_t at = range->offset;
-  const std::uint64_t pieces = random().between(1, terms_.receive_sge);
-  for (std::uint64_t i = 0; i < pieces && left > 0; ++i) {
-    const auto size =
-        i + 1 == pieces ? left : static_cast<std::uint32_t>(random().between(1, left));
-    work.pieces.push_back({{at, size}, process_.lkey()});
-    at += size;
-    left -= size;
-  }
-  if (!bad_receive_ && !peer_->terms_.prompt &&
-      random().chance_ppm(world_.plan().misdeed_ppm / 8)) {
-    bad_receive_ = work.bad_key = true;
-    Piece& first = work.pieces.front();
-    if (random().below(2) == 0) {
-      first.lkey ^= 0x00515151;
-    } else {
-      first = {{Arena::kLost.offset, first.range.size}, process_.brittle().mr->lkey};
-    }
-  }
-  std::vector<ibv_sge> sges;
-  sges.reserve(work.pieces.size());
-  for (const Piece& piece : work.pieces) {
-    sges.push_back({process_.arena().address(piece.range.offset), piece.range.size, piece.lkey});
-  }
-  ibv_recv_wr wr{};
-  wr.wr_id = work.id;
-  wr.sg_list = sges.data();
-  wr.num_sge = static_cast<int>(sges.size());
-  ibv_recv_wr* bad = nullptr;
-  if (const int status = ibv_post_recv(qp_, &wr, &bad); status != 0) {
-    fail(fmt::format("ibv_post_recv: {}, with {} posted", std::strerror(status), receives_.size()));
-  }
-  ++world_.counters().receives;
-  world_.trace().mix_all(work.id, work.length);
-  say("receive {}: {} bytes{}", work.id, work.length, work.bad_key ? ", wrong key" : "");
-  receives_.push_back(std::move(work));
-}
-
 std::int64_t Side::credit() const {
   return static_cast<std::int64_t>(peer_->receives_.size()) -
          static_cast<std::int64_t>(peer_->inbound_.size());
@@ -134,7 +68,7 @@ bool Side::post_sends() {
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_SQD;
     attr.en_sqd_async_notify = 1;
-    process_.forget_events(qp_number_);
+    process_.forget_event(qp_number_, IBV_EVENT_SQ_DRAINED);
     if (ibv_modify_qp(qp_, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY) == 0) {
       draining_send_queue_ = true;
       begun_before_ = next_number_;
@@ -178,12 +112,67 @@ void Side::commit(SendWork& work) {
                              .kind = work.kind,
                              .data = work.kind == Kind::kWriteImm ? nullptr : work.data,
                              .length = work.length,
-                             .immediate = work.immediate,
-                             .solicited = work.solicited});
+                             .immediate = work.kind == Kind::kSendInv ? work.rkey : work.immediate,
+                             .solicited = work.solicited,
+                             .window = work.window.value_or(0)});
 }
 
-/// Posts a list of requests in one call. They are in `sends_` already.
+/// Posts requests that are in `sends_` already, in one call but for bindings.
 void Side::post(std::vector<SendWork> works) {
+  std::vector<SendWork> list;
+  for (SendWork& work : works) {
+    if (work.kind != Kind::kBind) {
+      list.push_back(std::move(work));
+      continue;
+    }
+    post_list(std::exchange(list, {}));
+    bind(work);
+    count_posted();
+  }
+  post_list(std::move(list));
+}
+
+void Side::count_posted() {
+  ++epoch_operations_;
+  ++world_.counters().operations;
+  world_.posted();
+}
+
+void Side::fill(ibv_send_wr& wr, const SendWork& work) {
+  constexpr std::array kOpcodes = {IBV_WR_SEND,
+                                   IBV_WR_SEND_WITH_IMM,
+                                   IBV_WR_RDMA_WRITE,
+                                   IBV_WR_RDMA_WRITE_WITH_IMM,
+                                   IBV_WR_RDMA_READ,
+                                   IBV_WR_ATOMIC_CMP_AND_SWP,
+                                   IBV_WR_ATOMIC_FETCH_AND_ADD,
+                                   IBV_WR_SEND_WITH_INV,
+                                   IBV_WR_BIND_MW,
+                                   IBV_WR_LOCAL_INV};
+  wr.wr_id = work.id;
+  wr.opcode = kOpcodes[static_cast<std::size_t>(work.kind)];
+  wr.send_flags = flag_if(work.signaled, IBV_SEND_SIGNALED) |
+                  flag_if(work.solicited, IBV_SEND_SOLICITED) |
+                  flag_if(work.fence, IBV_SEND_FENCE) | flag_if(work.inline_data, IBV_SEND_INLINE);
+  wr.imm_data = htonl(work.immediate);
+  if (work.kind == Kind::kSendInv || work.kind == Kind::kLocalInv) wr.invalidate_rkey = work.rkey;
+  if (is_atomic(work.kind)) {
+    wr.wr.atomic = {.remote_addr = work.remote_address,
+                    .compare_add = work.kind == Kind::kAdd ? work.operand : work.compare,
+                    .swap = work.operand,
+                    .rkey = work.rkey};
+  } else {
+    wr.wr.rdma = {.remote_addr = work.remote_address, .rkey = work.rkey};
+  }
+  world_.trace().mix_all(work.id, work.kind, work.length, wr.send_flags);
+  say("send {} #{}: {} {} bytes psn {}{}{}{}{}{}", work.id, work.number, to_string(work.kind),
+      work.length, work.first_psn, work.fence ? " fence" : "", work.inline_data ? " inline" : "",
+      work.signaled ? "" : " unsignalled", work.solicited ? " solicited" : "",
+      work.misdeed != Misdeed::kNone ? " WRONG" : (work.dead ? " dead" : ""));
+}
+
+void Side::post_list(std::vector<SendWork> works) {
+  if (works.empty()) return;
   std::vector<std::vector<ibv_sge>> sges(works.size());
   std::vector<ibv_send_wr> wrs(works.size());
   for (std::size_t i = 0; i < works.size(); ++i) {
@@ -194,36 +183,11 @@ void Side::post(std::vector<SendWork> works) {
     }
     ibv_send_wr& wr = wrs[i];
     wr = {};
-    wr.wr_id = work.id;
     wr.next = i + 1 < works.size() ? &wrs[i + 1] : nullptr;
     wr.sg_list = sges[i].data();
     wr.num_sge = static_cast<int>(sges[i].size());
-    constexpr std::array kOpcodes = {IBV_WR_SEND,
-                                     IBV_WR_SEND_WITH_IMM,
-                                     IBV_WR_RDMA_WRITE,
-                                     IBV_WR_RDMA_WRITE_WITH_IMM,
-                                     IBV_WR_RDMA_READ,
-                                     IBV_WR_ATOMIC_CMP_AND_SWP,
-                                     IBV_WR_ATOMIC_FETCH_AND_ADD};
-    wr.opcode = kOpcodes[static_cast<std::size_t>(work.kind)];
-    wr.send_flags =
-        flag_if(work.signaled, IBV_SEND_SIGNALED) | flag_if(work.solicited, IBV_SEND_SOLICITED) |
-        flag_if(work.fence, IBV_SEND_FENCE) | flag_if(work.inline_data, IBV_SEND_INLINE);
-    wr.imm_data = htonl(work.immediate);
-    if (is_atomic(work.kind)) {
-      wr.wr.atomic = {.remote_addr = work.remote_address,
-                      .compare_add = work.kind == Kind::kAdd ? work.operand : work.compare,
-                      .swap = work.operand,
-                      .rkey = work.rkey};
-    } else {
-      wr.wr.rdma = {.remote_addr = work.remote_address, .rkey = work.rkey};
-    }
     if (!work.dead && work.misdeed == Misdeed::kNone) commit(work);
-    world_.trace().mix_all(work.id, work.kind, work.length, wr.send_flags);
-    say("send {} #{}: {} {} bytes psn {}{}{}{}{}{}", work.id, work.number, to_string(work.kind),
-        work.length, work.first_psn, work.fence ? " fence" : "", work.inline_data ? " inline" : "",
-        work.signaled ? "" : " unsignalled", work.solicited ? " solicited" : "",
-        work.misdeed != Misdeed::kNone ? " WRONG" : (work.dead ? " dead" : ""));
+    fill(wr, work);
   }
   ibv_send_wr* bad = nullptr;
   if (const int status = ibv_post_send(qp_, wrs.data(), &bad); status != 0) {
@@ -239,9 +203,7 @@ void Side::post(std::vector<SendWork> works) {
         process_.arena().write(piece.range.offset, other);
       }
     }
-    ++epoch_operations_;
-    ++world_.counters().operations;
-    world_.posted();
+    count_posted();
   }
 }
 

@@ -17,6 +17,7 @@ namespace {
 constexpr std::uint32_t kPsnMask = 0xFFFFFF;
 constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                            IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr int kZoneAccess = kAllAccess | IBV_ACCESS_MW_BIND;
 
 ibv_mtu to_enum(std::uint32_t mtu) {
   switch (mtu) {
@@ -122,6 +123,7 @@ void Side::agree() {
                                       IBV_ACCESS_REMOTE_ATOMIC};
       terms.access &= ~static_cast<std::uint32_t>(kRights[random().below(kRights.size())]);
     }
+    side->agree_receives(terms);
     side->terms_ = terms;
     side->mtu_ = mtu;
     // Often so near the end of the PSNs that they wrap.
@@ -129,6 +131,7 @@ void Side::agree() {
         random().below(2) == 0 ? kPsnMask - random().below(200) : random().below(kPsnMask + 1));
     side->epoch_limit_ = static_cast<std::uint32_t>(random().between(40, 400));
   }
+  for (Side* side : connection_.sides) side->agree_patience();
 }
 
 void Side::agree_retries(Terms& terms, bool lossy) {
@@ -151,6 +154,7 @@ void Side::agree_retries(Terms& terms, bool lossy) {
 void Side::create() {
   if (peer_->state_ == State::kDown) agree();
   next_number_ = 1;
+  received_ = 0;
   next_psn_ = sq_psn_;
   last_success_ = 0;
   never_from_ = std::numeric_limits<std::uint64_t>::max();
@@ -176,20 +180,23 @@ void Side::create() {
                 .max_recv_sge = terms_.receive_sge,
                 .max_inline_data = terms_.inline_size};
     init.sq_sig_all = terms_.signal_all ? 1 : 0;
+    if (terms_.shared) init.srq = shared().queue();
     qp_ = ibv_create_qp(process_.pd(), &init);
     if (qp_ == nullptr) fail("ibv_create_qp failed: " + std::string(std::strerror(errno)));
-    if (init.cap.max_send_wr < terms_.send_depth || init.cap.max_recv_wr < terms_.receive_depth) {
+    const std::uint32_t receives = terms_.shared ? 0 : terms_.receive_depth;
+    if (init.cap.max_send_wr < terms_.send_depth || init.cap.max_recv_wr < receives) {
       fail("ibv_create_qp granted less than was asked for");
     }
     qp_number_ = qp_->qp_num;
     process_.enter(qp_number_, *this);
-    process_.forget_events(qp_number_);
+    if (terms_.shared) shared().attach(*this);
     check_state(IBV_QPS_RESET);
     ibv_recv_wr wr{};
     ibv_recv_wr* bad = nullptr;
     if (ibv_post_recv(qp_, &wr, &bad) != EINVAL) fail("a receive was taken in RESET");
   }
   reuse_ = false;
+  process_.forget_events(qp_number_);
   name_ = fmt::format("{}/{}.{}", process_.name(), connection_.epoch, which_);
   world_.trace().mix_all(world_.now().time_since_epoch().count(), qp_number_);
   make_zone();
@@ -222,6 +229,7 @@ void Side::try_wrong_things_in_init() {
                    IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT;
   if (ibv_modify_qp(qp_, &attr, mask) != EINVAL) fail("INIT went to RTS");
   check_state(IBV_QPS_INIT);
+  if (terms_.shared) return refuse_own_receive();
   // Nothing takes receives here, so the queue can be filled.
   while (receives_.size() < terms_.receive_depth) post_receive();
   std::vector<ibv_sge> pieces(terms_.receive_sge + 40);
@@ -243,15 +251,17 @@ void Side::make_zone() {
   zone_address_ = process_.arena().address(range->offset);
   if (random().below(3) == 0) {
     zone_address_ = (random().below(1U << 20) << 12) | (zone_address_ & 4095);
-    zone_mr_ = ibv_reg_mr_iova(process_.pd(), at, size, zone_address_, kAllAccess);
+    zone_mr_ = ibv_reg_mr_iova(process_.pd(), at, size, zone_address_, kZoneAccess);
   } else {
-    zone_mr_ = ibv_reg_mr(process_.pd(), at, size, kAllAccess);
+    zone_mr_ = ibv_reg_mr(process_.pd(), at, size, kZoneAccess);
   }
   if (zone_mr_ == nullptr) fail("ibv_reg_mr failed: " + std::string(std::strerror(errno)));
+  make_windows();
 }
 
 void Side::drop_zone() {
   if (zone_mr_ == nullptr) return;
+  drop_windows();
   stale_key_ = zone_mr_->rkey;
   stale_address_ = zone_address_;
   if (const int status = ibv_dereg_mr(zone_mr_); status != 0) {
@@ -273,8 +283,9 @@ void Side::connect() {
        .sq_psn = sq_psn_,
        .mtu = mtu_,
        .max_rd_atomic = std::min(terms_.max_rd_atomic, peer_->terms_.max_rd_atomic),
-       .rnr_retry = terms_.rnr_retry});
-  if (!terms_.lazy) {
+       .rnr_retry = terms_.rnr_retry,
+       .shares = terms_.shared.has_value()});
+  if (!terms_.lazy && !terms_.shared) {
     while (receives_.size() < terms_.receive_depth) post_receive();
   }
   to_rts();
@@ -411,6 +422,7 @@ void Side::finish_epoch() {
       !world_.network().quiet(process_.address(), peer_->process_.address())) {
     return;
   }
+  check_last_receive();
   tear_down();
 }
 
@@ -436,11 +448,7 @@ void Side::tear_down() {
       check_state(IBV_QPS_RESET);
       reuse_ = true;
     } else {
-      if (const int status = ibv_destroy_qp(qp_); status != 0) {
-        fail(fmt::format("ibv_destroy_qp: {}", std::strerror(status)));
-      }
-      process_.leave(qp_number_);
-      qp_ = nullptr;
+      destroy();
     }
   }
   receives_.clear();  // those of a queue pair in INIT never complete
@@ -450,8 +458,11 @@ void Side::tear_down() {
 
 void Side::destroy() {
   if (qp_ == nullptr) return;
-  if (ibv_destroy_qp(qp_) != 0) fail("ibv_destroy_qp failed");
+  if (const int status = ibv_destroy_qp(qp_); status != 0) {
+    fail(fmt::format("ibv_destroy_qp: {}", std::strerror(status)));
+  }
   process_.leave(qp_number_);
+  if (terms_.shared) shared().detach(*this);
   qp_ = nullptr;
 }
 
@@ -467,11 +478,7 @@ void Side::crash() {
   receives_.clear();
   inbound_.clear();
   notifies_.clear();
-  if (qp_ != nullptr) {
-    ibv_destroy_qp(qp_);
-    process_.leave(qp_number_);
-    qp_ = nullptr;
-  }
+  destroy();
   reuse_ = false;
   drop_zone();
   if (connection_.resolved || peer_->state_ == State::kDown) state_ = State::kDown;

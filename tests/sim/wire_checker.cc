@@ -136,6 +136,12 @@ std::uint32_t WireChecker::high_psn(const wire::Address& local, std::uint32_t lo
   return found == flows_.end() ? 0 : found->second.high;
 }
 
+std::uint64_t WireChecker::messages_begun(const wire::Address& local,
+                                          std::uint32_t local_qp) const {
+  const auto found = flows_.find({local, local_qp});
+  return found == flows_.end() ? 0 : found->second.begun;
+}
+
 WireChecker::Flow* WireChecker::towards(const wire::Address& from, const wire::Address& to,
                                         std::uint32_t peer_qp) {
   for (auto& [key, flow] : flows_) {
@@ -222,7 +228,14 @@ void WireChecker::sent_response(Flow& flow, const wire::Packet& head) {
                   fmt::format("acknowledges PSN {}, but {} has not come", covered, flow.furthest));
   }
   const Flow::Accepted& accepted = flow.accepted[covered % kRing];
-  if (accepted.psn == covered && accepted.msn != head.aeth.msn) {
+  // That of a READ that came again tells the latest, as all for duplicates.
+  const bool refusal =
+      head.aeth.kind == wire::Aeth::Kind::kNak &&
+      head.aeth.value == static_cast<std::uint8_t>(wire::NakCode::kRemoteAccessError);
+  const std::uint32_t latest = refusal ? flow.msn : accepted.msn;
+  const std::uint32_t msn = head.aeth.msn;
+  const bool right = distance(msn, accepted.msn) >= 0 && distance(msn, latest) <= 0;
+  if (accepted.psn == covered && !right) {
     return accuse(flow,
                   fmt::format("MSN {} with PSN {}, must be {}", head.aeth.msn, psn, accepted.msn));
   }
@@ -235,6 +248,7 @@ void WireChecker::sent_nak(Flow& flow, const wire::Packet& head) {
   const bool sequence =
       !rnr && head.aeth.value == static_cast<std::uint8_t>(wire::NakCode::kSequenceError);
   ++(rnr ? rnr_naks_ : naks_);
+  if (rnr && flow.spec.shares) ++shared_rnr_naks_;
   if (flow.nak_psn != psn) flow.naks = 0;
   ++flow.naks;
   // Once for a gap, and once more each time that the packet came and could not be taken.
@@ -250,13 +264,22 @@ void WireChecker::sent_nak(Flow& flow, const wire::Packet& head) {
     // It was not accepted, nor was what came behind it, which may be cut otherwise when it comes
     // again.
     if (distance(psn, flow.expected) < 0) {
-      flow.expected = psn;
+      take_back(flow, psn);
       flow.msn = head.aeth.msn;
     }
   }
   flow.nak_psn = psn;
   flow.came_since_nak = false;
   flow.nak_due.reset();
+}
+
+/// Nothing from `psn` on was accepted.
+void WireChecker::take_back(Flow& flow, std::uint32_t psn) {
+  for (std::uint32_t each = psn; each != flow.expected; each = add(each, 1)) {
+    const Flow::Accepted& accepted = flow.accepted[each % kRing];
+    if (accepted.psn == each && accepted.needs_receive) --flow.begun;
+  }
+  flow.expected = psn;
 }
 
 // --- What a NIC gets
@@ -272,7 +295,9 @@ void WireChecker::received(const wire::Address& at, const wire::Segment& segment
   }
   const auto packet = wire::parse(bytes);
   if (!packet) return;
-  if (packet->info().transport == wire::Transport::kUd) return on_datagram_(at, *packet, segment);
+  const wire::Transport transport = packet->info().transport;
+  if (transport == wire::Transport::kUd || transport == wire::Transport::kUc)
+    return on_datagram_(at, *packet, segment);
   const auto found = flows_.find({at, packet->bth.destination_qp});
   if (found == flows_.end() || packet->info().transport != wire::Transport::kRc) return;
   Flow& flow = found->second;
@@ -305,6 +330,7 @@ void WireChecker::received_request(Flow& flow, const wire::Packet& packet) {
     flow.accepted[add(psn, i) % kRing] = {
         .psn = add(psn, i), .msn = flow.msn, .needs_receive = needs};
   }
+  if (needs) ++flow.begun;
   flow.expected = add(psn, span);
   if (distance(flow.expected, flow.furthest) > 0) flow.furthest = flow.expected;
 }

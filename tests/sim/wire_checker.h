@@ -30,6 +30,7 @@ struct FlowSpec {
   std::uint32_t mtu = 1024;
   std::uint32_t max_rd_atomic = 1;
   std::uint32_t rnr_retry = 7;  ///< 7 is for ever
+  bool shares = false;          ///< our receives come from a shared queue
 };
 
 /// Sits on top of every NIC's links and sees exactly what the NIC sends and gets. It knows the
@@ -44,7 +45,7 @@ struct FlowSpec {
 class WireChecker {
  public:
   using Fail = std::function<void(const std::string&)>;
-  /// A UD packet that reached a NIC whole.
+  /// A UD or UC packet that reached a NIC whole.
   using OnDatagram =
       std::function<void(const wire::Address& at, const wire::Packet&, const wire::Segment&)>;
 
@@ -66,10 +67,15 @@ class WireChecker {
   /// One beyond the highest PSN that was sent.
   [[nodiscard]] std::uint32_t high_psn(const wire::Address& local, std::uint32_t local_qp) const;
 
+  /// So many messages that take a receive have come at most, as far as that.
+  [[nodiscard]] std::uint64_t messages_begun(const wire::Address& local,
+                                             std::uint32_t local_qp) const;
+
   [[nodiscard]] std::uint64_t corrupt() const { return corrupt_; }
   [[nodiscard]] std::uint64_t retransmitted() const { return retransmitted_; }
   [[nodiscard]] std::uint64_t naks() const { return naks_; }
   [[nodiscard]] std::uint64_t rnr_naks() const { return rnr_naks_; }
+  [[nodiscard]] std::uint64_t shared_rnr_naks() const { return shared_rnr_naks_; }
 
  private:
   class Tap;
@@ -98,6 +104,7 @@ class WireChecker {
     std::uint32_t expected = 0;
     std::uint32_t furthest = 0;  ///< the highest that `expected` ever was
     std::uint32_t msn = 0;
+    std::uint64_t begun = 0;  ///< messages that take a receive, up to where they take it
     struct Accepted {
       std::uint32_t psn = ~0U;
       std::uint32_t msn = 0;
@@ -119,6 +126,7 @@ class WireChecker {
   void sent_nak(Flow& flow, const wire::Packet& head);
   void received(const wire::Address& at, const wire::Segment& segment);
   void received_request(Flow& flow, const wire::Packet& packet);
+  static void take_back(Flow& flow, std::uint32_t psn);
   void received_response(Flow& flow, const wire::Packet& packet);
   bool acknowledge_before(Flow& flow, std::uint32_t end_psn);
   void await_receive(Flow& flow, const wire::Packet& packet);
@@ -134,6 +142,7 @@ class WireChecker {
   std::uint64_t retransmitted_ = 0;
   std::uint64_t naks_ = 0;
   std::uint64_t rnr_naks_ = 0;
+  std::uint64_t shared_rnr_naks_ = 0;
 };
 
 }  // namespace verbena::sim

@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/time.h"
 #include "sim/arena.h"
+#include "sim/window.h"
 #include "sim/zone.h"
 
 namespace verbena::sim {
@@ -36,22 +38,60 @@ enum class Misdeed : std::uint8_t {
   kAtomicLength,      ///< a result buffer that is not 8 bytes
   kNoReceive,         ///< none comes, and rnr_retry is finite
   kSilence,           ///< the peer is out of reach
+  // With memory windows.
+  kStaleWindow,         ///< through a window that was invalidated, bound anew or freed
+  kBeyondWindow,        ///< behind it, though perhaps still within its region
+  kWindowForbids,       ///< the window does not grant it
+  kOthersWindow,        ///< of type 2, bound on another queue pair
+  kBinding,             ///< of a window to what it must not be bound to
+  kLocalInvalidation,   ///< of a key that cannot be invalidated
+  kRemoteInvalidation,  ///< the same by a message
   kMisdeeds,
 };
+/// Of a long READ the first parts may be answered before the one that is refused.
+[[nodiscard]] constexpr bool names_remote_memory(Misdeed misdeed) {
+  return misdeed <= Misdeed::kQueuePairForbids ||
+         (misdeed >= Misdeed::kStaleWindow && misdeed <= Misdeed::kOthersWindow);
+}
 [[nodiscard]] std::string_view to_string(Misdeed misdeed);
 
-enum class Kind : std::uint8_t { kSend, kSendImm, kWrite, kWriteImm, kRead, kSwap, kAdd };
-inline constexpr std::size_t kKinds = 7;
+enum class Kind : std::uint8_t {
+  kSend,
+  kSendImm,
+  kWrite,
+  kWriteImm,
+  kRead,
+  kSwap,
+  kAdd,
+  kSendInv,
+  kBind,
+  kLocalInv,
+};
+inline constexpr std::size_t kKinds = 10;
 [[nodiscard]] std::string_view to_string(Kind kind);
 [[nodiscard]] constexpr bool is_atomic(Kind kind) {
   return kind == Kind::kSwap || kind == Kind::kAdd;
 }
 /// Takes a receive at the peer.
 [[nodiscard]] constexpr bool is_message(Kind kind) {
-  return kind == Kind::kSend || kind == Kind::kSendImm || kind == Kind::kWriteImm;
+  return kind == Kind::kSend || kind == Kind::kSendImm || kind == Kind::kWriteImm ||
+         kind == Kind::kSendInv;
+}
+/// Done by the requester's NIC alone.
+[[nodiscard]] constexpr bool is_local(Kind kind) {
+  return kind == Kind::kBind || kind == Kind::kLocalInv;
+}
+[[nodiscard]] constexpr bool has_immediate(Kind kind) {
+  return kind == Kind::kSendImm || kind == Kind::kWriteImm;
 }
 [[nodiscard]] constexpr bool is_write(Kind kind) {
   return kind == Kind::kWrite || kind == Kind::kWriteImm;
+}
+/// What remote memory must grant to a request that touches it.
+[[nodiscard]] constexpr unsigned right_of(Kind kind) {
+  return is_atomic(kind)       ? IBV_ACCESS_REMOTE_ATOMIC
+         : kind == Kind::kRead ? IBV_ACCESS_REMOTE_READ
+                               : IBV_ACCESS_REMOTE_WRITE;
 }
 
 /// A piece of a gather or scatter list, within a buffer's arena.
@@ -82,7 +122,9 @@ struct SendWork {
   std::uint64_t compare = 0;
   int word = -1;  ///< index of a shared word, whose result depends on others
   std::uint64_t remote_address = 0;
-  std::uint32_t rkey = 0;
+  std::uint32_t rkey = 0;               ///< that is used, or invalidated
+  std::optional<std::size_t> window{};  ///< of ours that it changes, or of the peer that it uses
+  Binding binding{};
   std::uint32_t first_psn = 0;
   std::uint32_t psn_count = 0;
   /// READ: later requests that may have executed before memory was read, by offset in `data`.
@@ -106,8 +148,9 @@ struct Message {
   Kind kind = Kind::kSend;
   Data data{};  ///< SEND only
   std::uint32_t length = 0;
-  std::uint32_t immediate = 0;
+  std::uint32_t immediate = 0;  ///< or the key that it invalidates
   bool solicited = false;
+  std::size_t window = 0;  ///< that has the key
 };
 
 /// A flag of the C ABI, or none.

@@ -11,6 +11,7 @@
 #include "sim/datagram_end.h"
 #include "sim/process.h"
 #include "sim/side.h"
+#include "sim/unreliable_end.h"
 #include "wire/icrc.h"
 
 namespace verbena::sim {
@@ -84,14 +85,7 @@ World::World(const Plan& plan, std::FILE* trace_to)
       checker_(
           scheduler_, [this](const std::string& why) { scheduler_.note_failure(why); },
           [this](const wire::Address& at, const wire::Packet& packet,
-                 const wire::Segment& segment) {
-            for (const auto& process : processes_) {
-              if (process->address() != at) continue;
-              for (const auto& end : process->datagram_ends()) {
-                if (end->number() == packet.bth.destination_qp) end->arrived(packet, segment);
-              }
-            }
-          }),
+                 const wire::Segment& segment) { arrived(at, packet, segment); }),
       host_(scheduler_, network_, plan.nap, plan.seed ^ 0x4057,
             [this](Scheduler::Group group, std::unique_ptr<link::Link> port) {
               auto faults = std::make_unique<CountedFaults>(
@@ -112,7 +106,8 @@ World::World(const Plan& plan, std::FILE* trace_to)
     config.address = address_of(i);
     config.max_mtu = plan_.port_mtu;
     config.guid = i + 1;
-    config.limits = {.max_qp = 64, .max_cq = 16, .max_mr = 64, .max_pd = 8, .max_ah = 64};
+    config.limits = {
+        .max_qp = 64, .max_cq = 16, .max_mr = 64, .max_mw = 64, .max_pd = 8, .max_ah = 64};
     config.engine.min_ack_timeout = plan_.min_ack_timeout;
     config.engine.patient = plan_.patient;
     config.engine.window_max = plan_.window_max;
@@ -124,6 +119,23 @@ World::World(const Plan& plan, std::FILE* trace_to)
   for (std::size_t i = 0; i < plan_.processes; ++i) {
     processes_.push_back(std::make_unique<Process>(*this, i));
   }
+  connect();
+  connect_unreliable();
+  const auto plan_trouble = [&](std::uint32_t count, void (World::*what)()) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const Trouble trouble{random_.between(30, plan_.operations - 60), what};
+      // Behind those at the same operation. (libstdc++ 12's stable_sort is deprecated to clang.)
+      troubles_.insert(std::ranges::upper_bound(troubles_, trouble.at_operation, std::greater{},
+                                                &Trouble::at_operation),
+                       trouble);
+    }
+  };
+  plan_trouble(plan_.pauses, &World::pause);
+  plan_trouble(plan_.restarts, &World::restart);
+  plan_trouble(plan_.forgeries, &World::forge);
+}
+
+void World::connect() {
   for (const ConnectionPlan& connection : plan_.connections) {
     connections_.push_back(std::make_unique<Connection>());
     Connection& made = *connections_.back();
@@ -137,18 +149,39 @@ World::World(const Plan& plan, std::FILE* trace_to)
     made.sides[0]->meet(*made.sides[1]);
     made.sides[1]->meet(*made.sides[0]);
   }
-  const auto plan_trouble = [&](std::uint32_t count, void (World::*what)()) {
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const Trouble trouble{random_.between(30, plan_.operations - 60), what};
-      // Behind those at the same operation. (libstdc++ 12's stable_sort is deprecated to clang.)
-      troubles_.insert(std::ranges::upper_bound(troubles_, trouble.at_operation, std::greater{},
-                                                &Trouble::at_operation),
-                       trouble);
+}
+
+void World::connect_unreliable() {
+  for (std::uint32_t i = 0; i < plan_.unreliable_pairs; ++i) {
+    unreliable_pairs_.push_back(std::make_unique<UnreliablePair>());
+    UnreliablePair& pair = *unreliable_pairs_.back();
+    for (std::uint32_t which = 0; which < 2; ++which) {
+      Process& process = *processes_[(i + which) % processes_.size()];
+      unreliable_ends_.push_back(
+          std::make_unique<UnreliableEnd>(*this, process, pair, static_cast<int>(which)));
+      pair.ends[which] = unreliable_ends_.back().get();
+      process.add_end(*unreliable_ends_.back());
     }
-  };
-  plan_trouble(plan_.pauses, &World::pause);
-  plan_trouble(plan_.restarts, &World::restart);
-  plan_trouble(plan_.forgeries, &World::forge);
+    pair.ends[0]->meet(*pair.ends[1]);
+    pair.ends[1]->meet(*pair.ends[0]);
+  }
+}
+
+/// Of a transport that answers nothing: what comes of it depends on what arrives alone.
+void World::arrived(const wire::Address& at, const wire::Packet& packet,
+                    const wire::Segment& segment) {
+  const bool connected = packet.info().transport == wire::Transport::kUc;
+  for (const auto& process : processes_) {
+    if (process->address() != at) continue;
+    for (const auto& end : process->datagram_ends()) {
+      const bool meant = !connected && end->number() == packet.bth.destination_qp;
+      if (meant) end->arrived(packet, segment);
+    }
+    for (UnreliableEnd* end : process->unreliable_ends()) {
+      const bool meant = connected && end->number() == packet.bth.destination_qp;
+      if (meant) end->arrived(packet, segment);
+    }
+  }
 }
 
 World::~World() { compat::clear_devices(); }
@@ -195,6 +228,7 @@ void World::sum_up() {
   counters_.retransmitted = checker_.retransmitted();
   counters_.naks = checker_.naks();
   counters_.rnr_naks = checker_.rnr_naks();
+  counters_.shared_rnr_naks = checker_.shared_rnr_naks();
 }
 
 bool World::all_idle() const {
@@ -274,6 +308,7 @@ void World::mend(std::size_t a, std::size_t b) {
 
 /// A packet that nobody sent, which a NIC must see through. Most have a right ICRC.
 void World::forge() {
+  if (!unreliable_ends_.empty() && random_.below(3) == 0) return forge_unreliable();
   const Connection& connection = *connections_[random_.below(connections_.size())];
   const Side& victim = *connection.sides[random_.below(2)];
   if (victim.state_ != Side::State::kReady) return;
@@ -303,16 +338,42 @@ void World::forge() {
   }
   if (plan_.ipv6 && path.source.is_ipv4()) path.source = address_of(7);
   const bool garbage = random_.below(6) == 0;
-  bytes.resize(garbage ? random_.below(120) : wire::encoded_size(packet));
-  if (garbage) {
-    fill_pattern(bytes, random_);
-  } else {
-    wire::encode(packet, bytes);
-    const ConstBytes covered = ConstBytes(bytes).first(bytes.size() - wire::kIcrcSize);
-    const std::uint32_t icrc = wire::icrc(path, 0, covered);
-    wire::store_icrc(bytes.data() + covered.size(), right_icrc ? icrc : icrc ^ 0x100);
-  }
+  if (!garbage) return inject(path, packet, right_icrc);
+  bytes.resize(random_.below(120));
+  fill_pattern(bytes, random_);
   network_.inject(path, 0, bytes);
+}
+
+void World::inject(const wire::Path& path, const wire::Packet& packet, bool right_icrc) {
+  std::vector<std::byte> bytes(wire::encoded_size(packet));
+  wire::encode(packet, bytes);
+  const ConstBytes covered = ConstBytes(bytes).first(bytes.size() - wire::kIcrcSize);
+  const std::uint32_t icrc = wire::icrc(path, 0, covered);
+  wire::store_icrc(bytes.data() + covered.size(), right_icrc ? icrc : icrc ^ 0x100);
+  network_.inject(path, 0, bytes);
+}
+
+/// A whole message with the PSN that is expected: only its source, its P_Key, its transport or its
+/// ICRC gives it away.
+void World::forge_unreliable() {
+  const UnreliableEnd& victim = *unreliable_ends_[random_.below(unreliable_ends_.size())];
+  if (!victim.ready()) return;
+  wire::Path path;
+  path.source = victim.peer().process().address();
+  path.destination = victim.process().address();
+  path.source_port = wire::kRoceUdpPort;
+  wire::Packet packet;
+  packet.bth.opcode = wire::Opcode::kUcSendOnly;
+  packet.bth.destination_qp = victim.number();
+  packet.bth.psn = victim.expected_psn();
+  bool right_icrc = true;
+  switch (random_.below(4)) {
+    case 0: path.source = address_of(7); break;
+    case 1: packet.bth.pkey = 0x1234; break;
+    case 2: packet.bth.opcode = wire::Opcode::kRcSendOnly; break;
+    default: right_icrc = false; break;
+  }
+  inject(path, packet, right_icrc);
 }
 
 RunReport run_plan(const Plan& plan, std::FILE* trace_to) {

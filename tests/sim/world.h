@@ -23,6 +23,8 @@ namespace verbena::sim {
 
 class Process;
 class Side;
+class UnreliableEnd;
+struct UnreliablePair;
 
 /// What a run did, for summaries.
 struct RunCounters {
@@ -36,6 +38,23 @@ struct RunCounters {
   std::uint64_t retransmitted = 0;
   std::uint64_t naks = 0;
   std::uint64_t rnr_naks = 0;
+  // Shared receive queues.
+  std::uint64_t shared_receives = 0;  ///< taken
+  std::uint64_t shared_limits = 0;    ///< that were reached
+  std::uint64_t shared_resizes = 0;
+  std::uint64_t shared_rnr_naks = 0;  ///< because one was empty
+  std::uint64_t last_receives = 0;    ///< IBV_EVENT_QP_LAST_WQE_REACHED
+  // Memory windows.
+  std::uint64_t windows_bound = 0;
+  std::uint64_t windows_invalidated = 0;
+  std::uint64_t windows_invalidated_remotely = 0;
+  std::uint64_t windowed = 0;  ///< requests through one
+  // Unreliable connections' messages.
+  std::uint64_t unreliable = 0;          ///< posted
+  std::uint64_t unreliable_arrived = 0;  ///< as a whole
+  std::uint64_t unreliable_again = 0;    ///< of those, not for the first time
+  std::uint64_t unreliable_unready = 0;  ///< found no receive
+  std::uint64_t unreliable_lost = 0;     ///< on the way
   // Faults.
   std::uint64_t dropped = 0;
   std::uint64_t duplicated = 0;
@@ -132,7 +151,12 @@ class World {
   void check_memory(const char* when);
 
  private:
+  void connect();
+  void connect_unreliable();
+  void arrived(const wire::Address& at, const wire::Packet& packet, const wire::Segment& segment);
   void forge();
+  void forge_unreliable();
+  void inject(const wire::Path& path, const wire::Packet& packet, bool right_icrc);
   void pause();
   void restart();
   void sum_up();
@@ -149,6 +173,8 @@ class World {
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<std::unique_ptr<Process>> processes_;
   std::vector<std::unique_ptr<Side>> sides_;
+  std::vector<std::unique_ptr<UnreliablePair>> unreliable_pairs_;
+  std::vector<std::unique_ptr<UnreliableEnd>> unreliable_ends_;
   std::uint64_t next_id_ = 0;
   struct Trouble {
     std::uint64_t at_operation = 0;
