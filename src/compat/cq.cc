@@ -36,7 +36,7 @@ Result<void> destroy_cq(Cq& cq) {
 
 Result<Cq*> create_cq(ibv_context* context, std::uint32_t entries, void* cookie,
                       ibv_comp_channel* channel, std::uint32_t vector,
-                      nic::ProtectionDomain* parent) {
+                      nic::ProtectionDomain* parent, const nic::CqOptions& options) {
   Context& ours = *VERBENA_TRY(alive(context));
   if (entries == 0) return fail(std::errc::invalid_argument, "a completion queue needs an entry");
   if (vector >= static_cast<std::uint32_t>(context->num_comp_vectors)) {
@@ -48,7 +48,7 @@ Result<Cq*> create_cq(ibv_context* context, std::uint32_t entries, void* cookie,
   auto cq = std::make_unique<Cq>();
   nic::CompletionChannel* const events =
       channel != nullptr ? Channel::of(channel).channel : nullptr;
-  cq->queue = VERBENA_TRY(ours.nic->create_cq(entries, events, cq.get(), parent));
+  cq->queue = VERBENA_TRY(ours.nic->create_cq(entries, events, cq.get(), parent, options));
   cq->nic = ours.nic.get();
   cq->generation = ours.generation;
   cq->context = context;

@@ -9,10 +9,11 @@
 namespace verbena::compat {
 
 /// Makes a completion queue in its plain form; what the extended form adds is the caller's to set.
-/// `parent` is the parent domain that it is made with, if there is one.
+/// `parent` is the parent domain that it is made with, if there is one; `options` are the NIC's.
 [[nodiscard]] Result<Cq*> create_cq(ibv_context* context, std::uint32_t entries, void* cookie,
                                     ibv_comp_channel* channel, std::uint32_t vector,
-                                    nic::ProtectionDomain* parent = nullptr);
+                                    nic::ProtectionDomain* parent = nullptr,
+                                    const nic::CqOptions& options = {});
 
 /// A completion as ibv_poll_cq(3) hands it out.
 [[nodiscard]] ibv_wc to_wc(const engine::Completion& completion);

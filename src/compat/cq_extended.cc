@@ -2,6 +2,8 @@
 // Completion queues whose completions are read field by field: ibv_create_cq_ex(3).
 #include <endian.h>
 
+#include <ctime>
+
 #include "compat/cq.h"
 #include "compat/errno.h"
 #include "compat/tsan.h"
@@ -9,14 +11,15 @@
 namespace verbena::compat {
 namespace {
 
-constexpr std::uint64_t kFields =
-    std::uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+constexpr std::uint64_t kTimes =
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+constexpr std::uint64_t kFields = std::uint64_t{IBV_WC_STANDARD_FLAGS} | kTimes;
 
 /// Takes the next completion into the C object: ENOENT when there is none.
 int take_next(ibv_cq_ex* c_cq) {
   Cq& cq = Cq::of(c_cq);
   if (is_dead(cq.generation)) return EIO;
-  const auto polled = cq.nic->poll(cq.queue, {&cq.current, 1});
+  const auto polled = cq.nic->poll(cq.queue, {&cq.current, 1}, {&cq.current_made, 1});
   if (!polled) return to_errno(polled.error());
   if (*polled == 0) return ENOENT;
   take_over(&cq);
@@ -27,11 +30,21 @@ int take_next(ibv_cq_ex* c_cq) {
 
 const engine::Completion& current(ibv_cq_ex* cq) { return Cq::of(cq).current; }
 
+// From a start that finds a completion to the end the queue is the calling thread's, unless the
+// program said that it has one thread only.
 int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
-  return attr->comp_mask != 0 ? EINVAL : take_next(cq);
+  if (attr->comp_mask != 0) return EINVAL;
+  Cq& ours = Cq::of(cq);
+  if (!ours.one_reader) ours.reading.lock();
+  const int error = take_next(cq);
+  if (error != 0 && !ours.one_reader) ours.reading.unlock();
+  return error;
 }
 int next_poll(ibv_cq_ex* cq) { return take_next(cq); }
-void end_poll(ibv_cq_ex* /*cq*/) {}
+void end_poll(ibv_cq_ex* cq) {
+  Cq& ours = Cq::of(cq);
+  if (!ours.one_reader) ours.reading.unlock();
+}
 
 ibv_wc_opcode read_opcode(ibv_cq_ex* cq) { return static_cast<ibv_wc_opcode>(current(cq).opcode); }
 std::uint32_t read_vendor_err(ibv_cq_ex* cq) { return current(cq).vendor_error; }
@@ -51,9 +64,19 @@ std::uint32_t read_slid(ibv_cq_ex* /*cq*/) { return 0; }
 std::uint8_t read_sl(ibv_cq_ex* cq) { return current(cq).service_level; }
 std::uint8_t read_dlid_path_bits(ibv_cq_ex* /*cq*/) { return 0; }
 
-// A completion carries no time of its own: it is stamped when it is read.
+/// Nanoseconds of the host's time line (hca_core_clock), when the completion was made.
 std::uint64_t read_completion_ts(ibv_cq_ex* cq) {
-  return static_cast<std::uint64_t>(Cq::of(cq).nic->host().now().time_since_epoch().count());
+  return static_cast<std::uint64_t>(Cq::of(cq).current_made.time_since_epoch().count());
+}
+
+/// The same moment by the wall clock, which may have been set since.
+std::uint64_t read_completion_wallclock_ns(ibv_cq_ex* cq) {
+  const Cq& ours = Cq::of(cq);
+  timespec wall{};
+  ::clock_gettime(CLOCK_REALTIME, &wall);
+  const Duration since = ours.nic->host().now() - ours.current_made;
+  return static_cast<std::uint64_t>(wall.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(wall.tv_nsec) - static_cast<std::uint64_t>(since.count());
 }
 
 /// The parent domain that a completion queue is made with; null for none.
@@ -69,19 +92,23 @@ Result<nic::ProtectionDomain*> parent_of(ibv_context* context, const ibv_cq_init
 
 Result<ibv_cq_ex*> create_extended(ibv_context* context, const ibv_cq_init_attr_ex& attr) {
   constexpr std::uint32_t kKnown = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
-  // It allows us to do less than we do.
-  constexpr std::uint32_t kKnownFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+  constexpr std::uint32_t kKnownFlags =
+      IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
   if ((attr.comp_mask & ~kKnown) != 0)
     return fail(std::errc::operation_not_supported, "unknown comp_mask");
-  if ((attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && (attr.flags & ~kKnownFlags) != 0) {
+  const std::uint32_t flags = (attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 ? attr.flags : 0;
+  if ((flags & ~kKnownFlags) != 0) {
     return fail(std::errc::operation_not_supported, "a flag that this device does not have");
   }
   if ((attr.wc_flags & ~kFields) != 0) {
     return fail(std::errc::operation_not_supported, "a field that completions here do not have");
   }
   nic::ProtectionDomain* const parent = VERBENA_TRY(parent_of(context, attr));
-  Cq& cq = *VERBENA_TRY(
-      create_cq(context, attr.cqe, attr.cq_context, attr.channel, attr.comp_vector, parent));
+  const nic::CqOptions options{.timestamps = (attr.wc_flags & kTimes) != 0,
+                               .overwrites = (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0};
+  Cq& cq = *VERBENA_TRY(create_cq(context, attr.cqe, attr.cq_context, attr.channel,
+                                  attr.comp_vector, parent, options));
+  cq.one_reader = (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0;
   cq.start_poll = &start_poll;
   cq.next_poll = &next_poll;
   cq.end_poll = &end_poll;
@@ -96,6 +123,7 @@ Result<ibv_cq_ex*> create_extended(ibv_context* context, const ibv_cq_init_attr_
   cq.read_sl = &read_sl;
   cq.read_dlid_path_bits = &read_dlid_path_bits;
   cq.read_completion_ts = &read_completion_ts;
+  cq.read_completion_wallclock_ns = &read_completion_wallclock_ns;
   return &cq;
 }
 

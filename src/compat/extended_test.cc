@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "compat/test_pair.h"
 
@@ -17,13 +19,17 @@ using testing::End;
 /// field.
 class ExtendedEnd : public End {
  public:
-  ExtendedEnd(Devices& the_devices, int index) : End(the_devices, index) {
+  ExtendedEnd(Devices& the_devices, int index, std::uint64_t wc_flags = IBV_WC_STANDARD_FLAGS,
+              std::uint32_t cq_flags = 0, std::uint32_t entries = 64)
+      : End(the_devices, index) {
     EXPECT_EQ(ibv_destroy_qp(qp), 0);
     EXPECT_EQ(ibv_destroy_cq(cq), 0);
     ibv_cq_init_attr_ex cq_attr{};
-    cq_attr.cqe = 64;
+    cq_attr.cqe = entries;
     cq_attr.channel = channel;
-    cq_attr.wc_flags = IBV_WC_STANDARD_FLAGS;
+    cq_attr.wc_flags = wc_flags;
+    cq_attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+    cq_attr.flags = cq_flags;
     cq_ex = ibv_create_cq_ex(context, &cq_attr);
     EXPECT_NE(cq_ex, nullptr);
     cq = ibv_cq_ex_to_cq(cq_ex);
@@ -101,6 +107,88 @@ TEST(Extended, ABatchIsBuiltPostedAndReadFieldByField) {
   ASSERT_TRUE(a.next());
   EXPECT_EQ(a.cq_ex->wr_id, 2U);  // the first one was not signalled
   ibv_end_poll(a.cq_ex);
+}
+
+TEST(Extended, CompletionsKeepWhenTheyWereMade) {
+  Devices devices;
+  ExtendedEnd a(
+      devices, 0,
+      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
+  ExtendedEnd b(devices, 1);
+  testing::connect(a, b);
+  ibv_wr_start(a.builder);
+  a.builder->wr_flags = IBV_SEND_SIGNALED;
+  ibv_wr_rdma_write(a.builder, b.mr->rkey, b.address(4096));
+  ibv_wr_set_sge(a.builder, a.mr->lkey, a.address(0), 256);
+  ASSERT_EQ(ibv_wr_complete(a.builder), 0);
+  devices.host.settle();
+  const Time made = devices.host.clock;
+  devices.host.clock += std::chrono::seconds(5);
+  ASSERT_TRUE(a.next());
+  const auto stamp = Duration(static_cast<Duration::rep>(ibv_wc_read_completion_ts(a.cq_ex)));
+  EXPECT_LE(stamp, made.time_since_epoch());
+  EXPECT_GT(stamp, made.time_since_epoch() - std::chrono::seconds(1));
+  const auto wall = std::chrono::nanoseconds(
+      static_cast<std::int64_t>(ibv_wc_read_completion_wallclock_ns(a.cq_ex)));
+  const auto ago = std::chrono::system_clock::now().time_since_epoch() - wall;
+  EXPECT_GE(ago, std::chrono::seconds(5));
+  EXPECT_LT(ago, std::chrono::seconds(60));
+  ibv_end_poll(a.cq_ex);
+}
+
+TEST(Extended, AQueueThatIgnoresOverrunsKeepsTheNewest) {
+  Devices devices;
+  ExtendedEnd a(devices, 0, IBV_WC_STANDARD_FLAGS, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN, 2);
+  ExtendedEnd b(devices, 1);
+  testing::connect(a, b);
+  for (std::uint64_t id = 1; id <= 5; ++id) {
+    ibv_wr_start(a.builder);
+    a.builder->wr_id = id;
+    a.builder->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_rdma_write(a.builder, b.mr->rkey, b.address(4096));
+    ibv_wr_set_sge(a.builder, a.mr->lkey, a.address(0), 8);
+    ASSERT_EQ(ibv_wr_complete(a.builder), 0);
+    devices.host.settle();
+  }
+  ASSERT_TRUE(a.next());
+  EXPECT_EQ(a.cq_ex->wr_id, 4U);
+  ASSERT_EQ(ibv_next_poll(a.cq_ex), 0);
+  EXPECT_EQ(a.cq_ex->wr_id, 5U);
+  EXPECT_EQ(ibv_next_poll(a.cq_ex), ENOENT);
+  ibv_end_poll(a.cq_ex);
+  ibv_poll_cq_attr attr{};
+  EXPECT_EQ(ibv_start_poll(a.cq_ex, &attr), ENOENT);  // nothing failed
+}
+
+/// Between its start and its end a poll is one thread's: the other one finds the next completion.
+TEST(Extended, APollIsOneThreads) {
+  Devices devices;
+  ExtendedEnd a(devices, 0);
+  ExtendedEnd b(devices, 1);
+  testing::connect(a, b);
+  for (std::uint64_t id = 1; id <= 2; ++id) {
+    ibv_wr_start(a.builder);
+    a.builder->wr_id = id;
+    a.builder->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_rdma_write(a.builder, b.mr->rkey, b.address(4096));
+    ibv_wr_set_sge(a.builder, a.mr->lkey, a.address(0), 8);
+    ASSERT_EQ(ibv_wr_complete(a.builder), 0);
+  }
+  ASSERT_TRUE(a.next());
+  std::uint64_t others = 0;
+  std::thread other([&] {
+    ibv_poll_cq_attr attr{};
+    if (ibv_start_poll(a.cq_ex, &attr) != 0) return;
+    others = a.cq_ex->wr_id;
+    ibv_end_poll(a.cq_ex);
+  });
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(a.cq_ex->wr_id, 1U);
+    std::this_thread::yield();
+  }
+  ibv_end_poll(a.cq_ex);
+  other.join();
+  EXPECT_EQ(others, 2U);
 }
 
 TEST(Extended, AMistakeEndsTheBatchAndAnAbortForgetsIt) {

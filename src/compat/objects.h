@@ -109,7 +109,10 @@ struct Cq : ibv_cq_ex {
   std::atomic<std::uint32_t> unacknowledged{0};  ///< events taken by the program
   std::atomic<std::uint32_t> empty_polls{0};     ///< in a row
   std::list<Cq*>::iterator place{};
+  std::mutex reading;            ///< held between start_poll and end_poll
+  bool one_reader = false;       ///< the program needs no lock for it
   engine::Completion current{};  ///< between start_poll and end_poll
+  Time current_made{};           ///< when, if the queue keeps that
 
   [[nodiscard]] ibv_cq* plain() { return ibv_cq_ex_to_cq(this); }
   [[nodiscard]] static Cq& of(ibv_cq* cq) {

@@ -20,9 +20,13 @@ bool CompletionQueue::complete(const engine::Completion& completion) {
   {
     const std::scoped_lock lock(mutex_);
     if (overrun_.load(std::memory_order_relaxed)) return false;
-    const std::uint32_t count = count_.load(std::memory_order_relaxed);
+    std::uint32_t count = count_.load(std::memory_order_relaxed);
+    if (count == ring_.size() && overwrites_) {
+      drop_first(1);
+      --count;
+    }
     if (count < ring_.size()) {
-      slot(count) = completion;
+      slot(count) = {.completion = completion, .made = clock_ != nullptr ? clock_->now() : Time{}};
       count_.store(count + 1, std::memory_order_release);
       const bool wanted =
           armed_ == Armed::kAny || (armed_ == Armed::kSolicited && completion.solicited);
@@ -50,7 +54,8 @@ void CompletionQueue::remove_listener(OverrunListener& listener) noexcept {
   std::erase(listeners_, &listener);
 }
 
-Result<std::uint32_t> CompletionQueue::take(std::span<engine::Completion> completions) {
+Result<std::uint32_t> CompletionQueue::take(std::span<engine::Completion> completions,
+                                            std::span<Time> times) {
   if (count_.load(std::memory_order_acquire) == 0) {
     if (overrun()) return fail(std::errc::io_error, "the completion queue overflowed");
     return 0U;
@@ -58,9 +63,10 @@ Result<std::uint32_t> CompletionQueue::take(std::span<engine::Completion> comple
   const std::scoped_lock lock(mutex_);
   const std::uint32_t count = count_.load(std::memory_order_relaxed);
   const auto taken = static_cast<std::uint32_t>(std::min<std::size_t>(count, completions.size()));
-  for (std::uint32_t i = 0; i < taken; ++i) completions[i] = slot(i);
-  const std::size_t first = std::size_t{first_} + taken;
-  first_ = static_cast<std::uint32_t>(first < ring_.size() ? first : first - ring_.size());
+  for (std::uint32_t i = 0; i < taken; ++i) completions[i] = slot(i).completion;
+  for (std::uint32_t i = 0; i < std::min<std::size_t>(taken, times.size()); ++i)
+    times[i] = slot(i).made;
+  drop_first(taken);
   count_.store(count - taken, std::memory_order_release);
   return taken;
 }
@@ -79,7 +85,7 @@ void CompletionQueue::purge(std::uint32_t qp_number) {
   const std::uint32_t count = count_.load(std::memory_order_relaxed);
   std::uint32_t kept = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
-    if (slot(i).qp_number == qp_number) continue;
+    if (slot(i).completion.qp_number == qp_number) continue;
     if (kept != i) slot(kept) = slot(i);
     ++kept;
   }
@@ -93,8 +99,7 @@ void CompletionQueue::silence() {
 }
 
 Result<void> CompletionQueue::resize(std::uint32_t capacity) {
-  std::pmr::vector<engine::Completion> ring(std::max<std::uint32_t>(capacity, 1),
-                                            ring_.get_allocator());
+  std::pmr::vector<Slot> ring(std::max<std::uint32_t>(capacity, 1), ring_.get_allocator());
   const std::scoped_lock lock(mutex_);
   const std::uint32_t count = count_.load(std::memory_order_relaxed);
   if (count > ring.size()) {

@@ -44,14 +44,19 @@ class CompletionQueue final : public engine::CompletionSink {
   /// 1.
   CompletionQueue(std::uint32_t capacity, CompletionChannel* channel, void* cookie,
                   OverrunListener& listener, ProtectionDomain* pd = nullptr);
+  /// Completions are stamped by a clock that outlives the queue.
+  void stamp_by(Host& clock) { clock_ = &clock; }
+  void set_overwrites() { overwrites_ = true; }
   ~CompletionQueue();
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
   bool complete(const engine::Completion& completion) override;
 
-  /// Takes the oldest completions; io_error when there are none and will be none after an overrun.
-  [[nodiscard]] Result<std::uint32_t> take(std::span<engine::Completion> completions);
+  /// Takes the oldest completions, and into `times`, unless it is empty, when they were made;
+  /// io_error when there are none and will be none after an overrun.
+  [[nodiscard]] Result<std::uint32_t> take(std::span<engine::Completion> completions,
+                                           std::span<Time> times = {});
   /// Asks for one event at the next completion, or the next solicited or failed one. Asking for all
   /// is not undone by asking for solicited ones.
   void arm(bool solicited_only);
@@ -87,14 +92,25 @@ class CompletionQueue final : public engine::CompletionSink {
  private:
   enum class Armed : std::uint8_t { kNo, kSolicited, kAny };
 
-  [[nodiscard]] engine::Completion& slot(std::uint32_t offset) {
+  struct Slot {
+    engine::Completion completion{};
+    Time made{};  ///< with a clock
+  };
+
+  [[nodiscard]] Slot& slot(std::uint32_t offset) {
     const std::size_t index = std::size_t{first_} + offset;
     return ring_[index < ring_.size() ? index : index - ring_.size()];
   }
+  void drop_first(std::uint32_t count) {
+    const std::size_t first = std::size_t{first_} + count;
+    first_ = static_cast<std::uint32_t>(first < ring_.size() ? first : first - ring_.size());
+  }
 
   mutable std::mutex mutex_;
-  std::pmr::vector<engine::Completion> ring_;
+  std::pmr::vector<Slot> ring_;
   ProtectionDomain* pd_;
+  Host* clock_ = nullptr;
+  bool overwrites_ = false;
   std::uint32_t first_ = 0;
   /// Written under the lock; read without it by polls of an empty queue.
   std::atomic<std::uint32_t> count_{0};

@@ -130,8 +130,9 @@ engine::Counters Nic::counters() const {
 
 // Data path.
 
-Result<std::uint32_t> Nic::poll(CompletionQueue* cq, std::span<engine::Completion> completions) {
-  const auto taken = cq->take(completions);
+Result<std::uint32_t> Nic::poll(CompletionQueue* cq, std::span<engine::Completion> completions,
+                                std::span<Time> times) {
+  const auto taken = cq->take(completions, times);
   if (taken && *taken > 0 &&
       cq->undriven.fetch_add(1, std::memory_order_relaxed) < kUndrivenPolls) {
     return taken;
@@ -142,7 +143,8 @@ Result<std::uint32_t> Nic::poll(CompletionQueue* cq, std::span<engine::Completio
   const engine::Acks acks = impl_->acks(now);
   impl_->for_shards_of(*cq, [&](Shard& shard) { shard.poll(now, acks); });
   if (!taken || *taken == completions.size()) return taken;
-  const auto more = cq->take(completions.subspan(*taken));
+  const auto more = cq->take(completions.subspan(*taken),
+                             times.subspan(std::min<std::size_t>(*taken, times.size())));
   if (!more) {
     if (*taken > 0) return taken;  // the next poll reports the overrun
     return more;

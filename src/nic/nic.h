@@ -123,15 +123,17 @@ class Nic {
   /// least that is granted. `pd`, if there is one, says where its storage is.
   [[nodiscard]] Result<CompletionQueue*> create_cq(std::uint32_t capacity,
                                                    CompletionChannel* channel, void* cookie,
-                                                   ProtectionDomain* pd = nullptr);
+                                                   ProtectionDomain* pd = nullptr,
+                                                   const CqOptions& options = {});
   [[nodiscard]] Result<void> resize_cq(CompletionQueue* cq, std::uint32_t capacity);
   [[nodiscard]] Result<void> destroy_cq(CompletionQueue* cq);
   [[nodiscard]] std::uint32_t capacity(const CompletionQueue* cq) const;
   void acknowledge(CompletionQueue* cq, std::uint32_t events);
-  /// Drives the shard inline, then takes completions. Returns how many. operation_would_block
-  /// never; io_error after an overrun.
+  /// Drives the shard inline, then takes completions, and into `times`, unless it is empty, when
+  /// they were made. Returns how many. operation_would_block never; io_error after an overrun.
   [[nodiscard]] Result<std::uint32_t> poll(CompletionQueue* cq,
-                                           std::span<engine::Completion> completions);
+                                           std::span<engine::Completion> completions,
+                                           std::span<Time> times = {});
   /// One event on the channel at the next completion (or the next solicited or failed one). Covers
   /// only later ones.
   [[nodiscard]] Result<void> arm(CompletionQueue* cq, bool solicited_only);

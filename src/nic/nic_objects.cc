@@ -162,11 +162,14 @@ Result<void> Nic::destroy_channel(CompletionChannel* channel) {
 Notifier& Nic::notifier(CompletionChannel* channel) { return channel->notifier(); }
 
 Result<CompletionQueue*> Nic::create_cq(std::uint32_t capacity, CompletionChannel* channel,
-                                        void* cookie, ProtectionDomain* pd) {
+                                        void* cookie, ProtectionDomain* pd,
+                                        const CqOptions& options) {
   if (capacity == 0 || capacity > impl_->config.limits.max_cqe) {
     return fail(std::errc::invalid_argument, "the capacity is zero or above max_cqe");
   }
   auto cq = std::make_unique<CompletionQueue>(capacity, channel, cookie, *impl_, pd);
+  if (options.timestamps) cq->stamp_by(impl_->host);
+  if (options.overwrites) cq->set_overwrites();
   const std::scoped_lock lock(impl_->objects_mutex);
   VERBENA_TRY(impl_->cqs.check_room());
   cq->home = impl_->next_home++ % static_cast<std::uint32_t>(impl_->shards.size());

@@ -56,6 +56,12 @@ struct QpInit {
   bool signal_all = false;
 };
 
+/// What a completion queue does beside keeping completions (ibv_cq_init_attr_ex).
+struct CqOptions {
+  bool timestamps = false;  ///< each completion keeps when it was made
+  bool overwrites = false;  ///< when full it loses the oldest one, and never overflows
+};
+
 /// What a shared receive queue is made with (ibv_srq_init_attr); the granted sizes come back in it.
 struct SrqInit {
   ProtectionDomain* pd = nullptr;
