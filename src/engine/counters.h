@@ -23,6 +23,9 @@ struct Counters {
   Counter bytes_received;
   Counter sends_completed;     ///< SENDs of all kinds, with success
   Counter receives_completed;  ///< with success
+  Counter multicasts_sent;     ///< packets, of those above
+  Counter
+      multicasts_received;  ///< packets, of those above, whatever number of queue pairs took one
 
   // What repeats and refuses, on both sides.
   Counter retransmitted;  ///< packets
@@ -62,7 +65,7 @@ struct Counters {
   Counter wrong_state;
   Counter wrong_pkey;
   Counter wrong_qkey;
-  Counter wrong_source;  ///< connected queue pair, packet from or to another address
+  Counter wrong_source;  ///< connected queue pair, packet from or to another address; or to a group
   Counter no_receive;    ///< UD or UC without a receive
   Counter oversized_datagrams;
   Counter fault_plan_drops;
@@ -87,6 +90,8 @@ inline constexpr std::array<CounterEntry, kCounters> kCounterTable = {{
     {"bytes_received", &Counters::bytes_received},
     {"sends_completed", &Counters::sends_completed},
     {"receives_completed", &Counters::receives_completed},
+    {"multicasts_sent", &Counters::multicasts_sent},
+    {"multicasts_received", &Counters::multicasts_received},
     {"retransmitted", &Counters::retransmitted},
     {"timeouts", &Counters::timeouts},
     {"acks_sent", &Counters::acks_sent},
