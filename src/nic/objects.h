@@ -54,6 +54,7 @@ struct QpInit {
   std::uint32_t max_receive_sge = 0;
   std::uint32_t max_inline = 0;
   bool signal_all = false;
+  bool blocks_own_multicasts = false;  ///< UD
 };
 
 /// What a shared receive queue is made with (ibv_srq_init_attr); the granted sizes come back in it.
