@@ -32,9 +32,9 @@ class Multicast : public ::testing::Test {
     attr.qp_state = IBV_QPS_INIT;
     attr.port_num = 1;
     attr.qkey = kQkey;
-    EXPECT_EQ(ibv_modify_qp(end.qp, &attr,
-                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
-              0);
+    EXPECT_EQ(
+        ibv_modify_qp(end.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
+        0);
     attr.qp_state = IBV_QPS_RTR;
     EXPECT_EQ(ibv_modify_qp(end.qp, &attr, IBV_QP_STATE), 0);
     attr.qp_state = IBV_QPS_RTS;

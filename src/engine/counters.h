@@ -21,11 +21,10 @@ struct Counters {
   Counter packets_received;
   Counter bytes_sent;
   Counter bytes_received;
-  Counter sends_completed;     ///< SENDs of all kinds, with success
-  Counter receives_completed;  ///< with success
-  Counter multicasts_sent;     ///< packets, of those above
-  Counter
-      multicasts_received;  ///< packets, of those above, whatever number of queue pairs took one
+  Counter sends_completed;      ///< SENDs of all kinds, with success
+  Counter receives_completed;   ///< with success
+  Counter multicasts_sent;      ///< among packets_sent
+  Counter multicasts_received;  ///< among packets_received: once, however many took it
 
   // What repeats and refuses, on both sides.
   Counter retransmitted;  ///< packets
@@ -65,7 +64,7 @@ struct Counters {
   Counter wrong_state;
   Counter wrong_pkey;
   Counter wrong_qkey;
-  Counter wrong_source;  ///< connected queue pair, packet from or to another address; or to a group
+  Counter wrong_source;  ///< connected: from or to another address; UD: to a group, by number
   Counter no_receive;    ///< UD or UC without a receive
   Counter oversized_datagrams;
   Counter fault_plan_drops;

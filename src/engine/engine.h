@@ -126,8 +126,8 @@ class Engine {
   /// being received into it end there.
   void forget(const ReceiveSource& receives);
 
-  /// What is sent to a multicast group reaches a UD queue pair too from now on, once; until then or
-  /// until it is destroyed.
+  /// From now on what is sent to a multicast group reaches the UD queue pair too, once, however
+  /// often it was attached; until detach(), or its end.
   void attach(QueuePair& qp, const wire::Address& group);
   void detach(QueuePair& qp, const wire::Address& group);
   /// The addresses that packets leave from, by which queue pairs know what they have sent

@@ -208,7 +208,7 @@ bool QueuePair::admissible(const wire::Packet& packet, const wire::Segment& segm
     count(&Counters::wrong_pkey);
     return false;
   }
-  // What was sent to a group is for those who are attached to it, whatever number it names.
+  // What is sent to a group names no queue pair of it: those that are attached have their copies.
   const bool misled = connected() ? segment.path.source != attributes_.path.destination ||
                                         segment.path.destination != attributes_.path.source
                                   : packet.bth.destination_qp != wire::kMulticastQp &&

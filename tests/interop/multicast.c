@@ -333,7 +333,8 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
-  if (port <= 0 || port > 65535 || receivers < 1 || receivers > kMaxReceivers) die("a wrong option");
+  if (port <= 0 || port > 65535 || receivers < 1 || receivers > kMaxReceivers)
+    die("a wrong option");
   alarm(kPatience);
   if (optind < argc) {
     send_all(argv[optind], (uint16_t)port);
