@@ -3,7 +3,9 @@
 // page.
 #include <endian.h>
 
+#include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "base/bytes.h"
 #include "compat/errno.h"
@@ -63,6 +65,18 @@ DatagramHeader parse_ipv6(const std::byte* header) {
   return parsed;
 }
 
+/// Where answers to a datagram leave from: the GID that it came to; for one that came to a
+/// multicast group the first GID of its IP version.
+std::optional<std::size_t> answering_gid(const nic::GidTable& gids, const wire::Address& came_to) {
+  if (!came_to.is_multicast()) return nic::index_of(gids, came_to);
+  const auto fits = [&](const wire::Address& gid) {
+    return !gid.is_zero() && gid.is_ipv4() == came_to.is_ipv4();
+  };
+  const auto found = std::ranges::find_if(gids, fits);
+  if (found == gids.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - gids.begin());
+}
+
 constexpr std::uint8_t kPacketTypeIpv6 = 0x9;  // wc.sl of a UD receive (engine.md, "On the wire")
 
 Result<void> init_ah(ibv_context* context, std::uint8_t port_num, const ibv_wc& wc,
@@ -75,7 +89,7 @@ Result<void> init_ah(ibv_context* context, std::uint8_t port_num, const ibv_wc& 
   const auto* bytes = reinterpret_cast<const std::byte*>(grh);
   const DatagramHeader header =
       wc.sl == kPacketTypeIpv6 ? parse_ipv6(bytes) : parse_ipv4(bytes + 20);
-  const auto own = nic::index_of(ours.nic->port().gids, header.destination);
+  const auto own = answering_gid(ours.nic->port().gids, header.destination);
   if (!own) return fail(std::errc::invalid_argument, "the datagram went to no GID of this port");
   attr = {};
   std::memcpy(attr.grh.dgid.raw, header.source.gid.data(), sizeof attr.grh.dgid.raw);

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace verbena::compat {
 
 using engine::Counters;
@@ -12,6 +14,11 @@ namespace {
 /// PortCounters' data are in words of four bytes (IBA vol. 1, 16.1.3.5). Headers and ICRC are not
 /// counted, only payload.
 constexpr std::uint64_t kWord = 4;
+
+/// What is left without a part that may have grown since the whole was read.
+std::uint64_t without(std::uint64_t whole, std::uint64_t part) {
+  return whole - std::min(whole, part);
+}
 
 std::uint64_t received_and_dropped(const Counters& counters) {
   return counters.bad_icrc + counters.malformed + counters.unknown_qp + counters.wrong_transport +
@@ -28,10 +35,11 @@ std::vector<std::pair<std::string, std::uint64_t>> counter_files(const nic::Port
       {"counters/port_rcv_data", counters.bytes_received / kWord},
       {"counters/port_xmit_packets", counters.packets_sent},
       {"counters/port_rcv_packets", counters.packets_received},
-      {"counters/unicast_xmit_packets", counters.packets_sent},
-      {"counters/unicast_rcv_packets", counters.packets_received},
-      {"counters/multicast_xmit_packets", 0},
-      {"counters/multicast_rcv_packets", 0},
+      {"counters/unicast_xmit_packets", without(counters.packets_sent, counters.multicasts_sent)},
+      {"counters/unicast_rcv_packets",
+       without(counters.packets_received, counters.multicasts_received)},
+      {"counters/multicast_xmit_packets", counters.multicasts_sent},
+      {"counters/multicast_rcv_packets", counters.multicasts_received},
       {"counters/port_rcv_errors", received_and_dropped(counters)},
       {"counters/port_xmit_discards", counters.send_drops},
       {"counters/port_rcv_constraint_errors", counters.wrong_pkey},

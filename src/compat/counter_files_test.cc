@@ -20,6 +20,8 @@ TEST(CounterFiles, InfiniBandAndSoftRoceNames) {
   port.state.downs = 3;
   port.counters.bytes_sent.add(4000);
   port.counters.packets_received.add(7);
+  port.counters.multicasts_received.add(3);
+  port.counters.multicasts_sent.add(2);  // of a packet that is not counted as sent yet
   port.counters.sequence_naks_received.add(2);
   port.counters.rnr_retry_exceeded.add(1);
   port.counters.bad_icrc.add(5);
@@ -27,6 +29,10 @@ TEST(CounterFiles, InfiniBandAndSoftRoceNames) {
   auto files = files_of(port);
   EXPECT_EQ(files["counters/port_xmit_data"], 1000U);
   EXPECT_EQ(files["counters/port_rcv_packets"], 7U);
+  EXPECT_EQ(files["counters/unicast_rcv_packets"], 4U);
+  EXPECT_EQ(files["counters/multicast_rcv_packets"], 3U);
+  EXPECT_EQ(files["counters/unicast_xmit_packets"], 0U);
+  EXPECT_EQ(files["counters/multicast_xmit_packets"], 2U);
   EXPECT_EQ(files["counters/port_rcv_errors"], 11U);
   EXPECT_EQ(files["counters/link_downed"], 3U);
   EXPECT_EQ(files["hw_counters/rcvd_pkts"], 7U);

@@ -35,6 +35,7 @@ void destroy_leftovers(Context& context) {
   // Events that the program took and never acknowledged must not keep it here.
   while (Qp* qp = take_last(context, &Context::qps)) {
     nic.acknowledge(qp->pair, qp->unacknowledged.exchange(0), qp);
+    nic.detach_all_multicast(qp->pair);
     stuck += count(nic.destroy_qp(qp->pair, qp).has_value());
   }
   while (Srq* srq = take_last(context, &Context::srqs)) {

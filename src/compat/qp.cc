@@ -81,8 +81,10 @@ Result<Qp*> create_qp(ibv_context* context, ibv_pd* pd, nic::QpInit init, ibv_qp
   return qp.release();
 }
 
-Result<Qp*> create_plain(ibv_pd& pd, ibv_qp_init_attr& attr) {
-  return create_qp(pd.context, &pd, VERBENA_TRY(to_init(pd, attr)), attr);
+Result<Qp*> create_plain(ibv_pd& pd, ibv_qp_init_attr& attr, bool blocks_own_multicasts = false) {
+  nic::QpInit init = VERBENA_TRY(to_init(pd, attr));
+  init.blocks_own_multicasts = blocks_own_multicasts;
+  return create_qp(pd.context, &pd, init, attr);
 }
 
 /// Nothing but the domain matters of what is given for a target (ibv_create_qp_ex(3)).
@@ -95,6 +97,18 @@ Result<Qp*> create_target(ibv_context* context, const ibv_qp_init_attr_ex& attr)
   return create_qp(context, nullptr,
                    {.type = engine::QpType::kXrcReceive, .domain = Xrcd::of(attr.xrcd).domain},
                    plain);
+}
+
+bool blocks_own_multicasts(const ibv_qp_init_attr_ex& attr) {
+  return (attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 &&
+         (attr.create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB) != 0;
+}
+
+Result<void> check_create_flags(const ibv_qp_init_attr_ex& attr) {
+  if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) == 0) return {};
+  const std::uint32_t known = attr.qp_type == IBV_QPT_UD ? IBV_QP_CREATE_BLOCK_SELF_MCAST_LB : 0;
+  if ((attr.create_flags & ~known) == 0) return {};
+  return fail(std::errc::operation_not_supported, "a create flag that the type does not know");
 }
 
 Result<Qp*> create_from_extended(ibv_context* context, ibv_qp_init_attr_ex& attr) {
@@ -110,7 +124,7 @@ Result<Qp*> create_from_extended(ibv_context* context, ibv_qp_init_attr_ex& attr
                 offsetof(ibv_qp_init_attr, sq_sig_all) + sizeof(int));
   ibv_qp_init_attr plain;
   std::memcpy(&plain, &attr, sizeof plain);
-  Qp* const qp = VERBENA_TRY(create_plain(*attr.pd, plain));
+  Qp* const qp = VERBENA_TRY(create_plain(*attr.pd, plain, blocks_own_multicasts(attr)));
   attr.cap = plain.cap;
   return qp;
 }
@@ -120,8 +134,7 @@ Result<ibv_qp*> create_extended(ibv_context* context, ibv_qp_init_attr_ex& attr)
                                    IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   if ((attr.comp_mask & ~kKnown) != 0)
     return fail(std::errc::operation_not_supported, "unknown comp_mask");
-  if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0)
-    return fail(std::errc::operation_not_supported, "no create flag is supported");
+  VERBENA_TRY(check_create_flags(attr));
   const bool builds = (attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
   if (builds) VERBENA_TRY(check_send_operations(number_of(attr.qp_type), attr.send_ops_flags));
   Qp* const qp = VERBENA_TRY(create_from_extended(context, attr));

@@ -37,6 +37,10 @@ void fill_objects(const nic::Limits& limits, ibv_device_attr& attr) {
   attr.max_ah = to_int(limits.max_ah);
   attr.max_qp_rd_atom = to_int(limits.max_rd_atomic);
   attr.max_qp_init_rd_atom = to_int(limits.max_rd_atomic);
+  attr.max_mcast_grp = to_int(limits.max_mcast_grp);
+  attr.max_mcast_qp_attach = to_int(limits.max_mcast_qp_attach);
+  attr.max_total_mcast_qp_attach =
+      to_int(std::uint64_t{limits.max_mcast_grp} * limits.max_mcast_qp_attach);
   attr.max_res_rd_atom = to_int(std::uint64_t{limits.max_rd_atomic} * limits.max_qp);
 }
 

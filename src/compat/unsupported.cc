@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is not there yet: multicast, ECE. A clean EOPNOTSUPP; foreign objects go on to the library
+// What is not there yet: ECE. A clean EOPNOTSUPP; foreign objects go on to the library
 // they came from.
 #include <cerrno>
 
@@ -15,16 +15,6 @@ int refused() {
 }
 
 }  // namespace
-
-VERBENA_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
-  if (!is_ours(qp->context)) return real::call<"ibv_attach_mcast">(&ibv_attach_mcast, qp, gid, lid);
-  return refused();
-}
-
-VERBENA_EXPORT int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
-  if (!is_ours(qp->context)) return real::call<"ibv_detach_mcast">(&ibv_detach_mcast, qp, gid, lid);
-  return refused();
-}
 
 VERBENA_EXPORT int ibv_set_ece(ibv_qp* qp, ibv_ece* ece) {
   if (!is_ours(qp->context)) return real::call<"ibv_set_ece">(&ibv_set_ece, qp, ece);

@@ -343,7 +343,6 @@ TEST(Fork, WhatTheParentOpenedIsDeadInTheChild) {
 TEST(Unsupported, IsACleanError) {
   Devices devices;
   const End end(devices, 0);
-  EXPECT_EQ(ibv_attach_mcast(end.qp, &end.gid, 0), EOPNOTSUPP);
   ibv_ece ece{};
   EXPECT_EQ(ibv_query_ece(end.qp, &ece), EOPNOTSUPP);
 }

@@ -21,8 +21,10 @@ struct Counters {
   Counter packets_received;
   Counter bytes_sent;
   Counter bytes_received;
-  Counter sends_completed;     ///< SENDs of all kinds, with success
-  Counter receives_completed;  ///< with success
+  Counter sends_completed;      ///< SENDs of all kinds, with success
+  Counter receives_completed;   ///< with success
+  Counter multicasts_sent;      ///< among packets_sent
+  Counter multicasts_received;  ///< among packets_received: once, however many took it
 
   // What repeats and refuses, on both sides.
   Counter retransmitted;  ///< packets
@@ -62,7 +64,7 @@ struct Counters {
   Counter wrong_state;
   Counter wrong_pkey;
   Counter wrong_qkey;
-  Counter wrong_source;  ///< connected queue pair, packet from or to another address
+  Counter wrong_source;  ///< connected: from or to another address; UD: to a group, by number
   Counter no_receive;    ///< UD or UC without a receive
   Counter oversized_datagrams;
   Counter fault_plan_drops;
@@ -87,6 +89,8 @@ inline constexpr std::array<CounterEntry, kCounters> kCounterTable = {{
     {"bytes_received", &Counters::bytes_received},
     {"sends_completed", &Counters::sends_completed},
     {"receives_completed", &Counters::receives_completed},
+    {"multicasts_sent", &Counters::multicasts_sent},
+    {"multicasts_received", &Counters::multicasts_received},
     {"retransmitted", &Counters::retransmitted},
     {"timeouts", &Counters::timeouts},
     {"acks_sent", &Counters::acks_sent},

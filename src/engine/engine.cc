@@ -7,6 +7,7 @@
 
 #include "engine/core.h"
 #include "engine/linger.h"
+#include "engine/multicast.h"
 #include "engine/queue_pair.h"
 #include "engine/timer_heap.h"
 #include "engine/train_batch.h"
@@ -93,6 +94,9 @@ struct Engine::Impl {
     while (!blocked.empty()) ready.push(blocked.pop());
   }
   [[nodiscard]] bool handle(const wire::Segment& segment, Time now);
+  [[nodiscard]] bool replicate(const wire::Packet& packet, const wire::Segment& segment, Time now);
+  [[nodiscard]] bool returned(const QueuePair& qp, const wire::Packet& packet,
+                              const wire::Segment& segment) const;
   void fill(TrainBatch& batch, QueuePair& qp, Time now, bool hold);
 
   Core core;
@@ -106,6 +110,8 @@ struct Engine::Impl {
   QpList unconfirmed;  ///< datagrams of theirs are with the link
   TimerHeap timers;
   Linger linger;
+  MulticastGroups groups;
+  std::vector<wire::Address> own_addresses;
   std::vector<ConstBytes> gather;
 };
 
@@ -119,6 +125,7 @@ Result<QueuePair*> Engine::create(const QpConfig& config) {
   if (impl_->count >= impl_->core.config.max_qp) {
     return fail(std::errc::not_enough_memory, "all queue pairs are in use");
   }
+  if (config.number == wire::kMulticastQp) return fail(std::errc::address_in_use);
   auto& place = impl_->place_of(config.number);
   // Time is not known here; a lingering number is simply not used again while its entry stands.
   if (place != nullptr || impl_->linger.holds(config.number, Time::min()))
@@ -138,6 +145,7 @@ void Engine::destroy(QueuePair& qp, Time now) {
   impl_->eventful.remove(qp);
   impl_->unconfirmed.remove(qp);
   impl_->timers.remove(qp);
+  impl_->groups.detach_from_all(qp);
   impl_->place_of(qp.config().number).reset();
   --impl_->count;
   impl_->unblock();
@@ -159,6 +167,13 @@ void Engine::forget(const ReceiveSource& receives) {
   for (const auto& qp : impl_->table) {
     if (qp != nullptr) qp->forget(receives);
   }
+}
+
+void Engine::attach(QueuePair& qp, const wire::Address& group) { impl_->groups.attach(qp, group); }
+void Engine::detach(QueuePair& qp, const wire::Address& group) { impl_->groups.detach(qp, group); }
+
+void Engine::set_own_addresses(std::span<const wire::Address> addresses) {
+  impl_->own_addresses.assign(addresses.begin(), addresses.end());
 }
 
 void Engine::posted(QueuePair& qp, Time) {
@@ -188,9 +203,32 @@ bool Engine::Impl::handle(const wire::Segment& segment, Time now) {
     touched(*qp);
     return true;
   }
+  if (packet->bth.destination_qp == wire::kMulticastQp) return replicate(*packet, segment, now);
   if (linger.handle(*packet, segment, now)) return true;
   ++core.counters.unknown_qp;
   return false;
+}
+
+/// Gives a packet to each queue pair that is attached to the group which it was sent to.
+bool Engine::Impl::replicate(const wire::Packet& packet, const wire::Segment& segment, Time now) {
+  ++core.counters.multicasts_received;
+  const auto members = groups.members(segment.path.destination);
+  if (members.empty()) ++core.counters.unknown_qp;
+  bool wanted = false;
+  for (QueuePair* const qp : members) {
+    if (returned(*qp, packet, segment) || !qp->handle(packet, segment, now)) continue;
+    touched(*qp);
+    wanted = true;
+  }
+  return wanted;
+}
+
+/// What a queue pair that blocks its own multicasts has sent itself. Elsewhere another one may have
+/// its number.
+bool Engine::Impl::returned(const QueuePair& qp, const wire::Packet& packet,
+                            const wire::Segment& segment) const {
+  return qp.config().blocks_own_multicasts && packet.deth.source_qp == qp.config().number &&
+         std::ranges::find(own_addresses, segment.path.source) != own_addresses.end();
 }
 
 void Engine::handle_timeout(Time now) {

@@ -14,6 +14,7 @@
 #include "engine/receive_queue.h"
 #include "engine/send_queue.h"
 #include "engine/work.h"
+#include "wire/address.h"
 #include "wire/train.h"
 
 namespace verbena::engine {
@@ -33,6 +34,7 @@ struct QpConfig {
   CompletionSink* receive_completions = nullptr;
   ReceiveDirectory* directory = nullptr;  ///< XRC_RECV: where requests' receives are found
   bool signal_all = false;                ///< sq_sig_all
+  bool blocks_own_multicasts = false;     ///< UD: what it sends to a group does not come back to it
 };
 
 /// What happened to a queue pair that no completion tells: affiliated asynchronous events, but for
@@ -103,8 +105,9 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Makes a queue pair in RESET. address_in_use when the number's place in the table is taken
-  /// (take the next number), not_enough_memory at the limit. The engine owns it.
+  /// Makes a queue pair in RESET. address_in_use when the number's place in the table is taken, or
+  /// the number is no queue pair's (take the next number), not_enough_memory at the limit. The
+  /// engine owns it.
   [[nodiscard]] Result<QueuePair*> create(const QpConfig& config);
   /// Ends a queue pair: no completion follows. Its receive side keeps acknowledging what it had
   /// received for some time-outs, so that the peer's last request does not fail.
@@ -122,6 +125,14 @@ class Engine {
   /// What a directory named is about to go, and is in no directory any more: messages that are
   /// being received into it end there.
   void forget(const ReceiveSource& receives);
+
+  /// From now on what is sent to a multicast group reaches the UD queue pair too, once, however
+  /// often it was attached; until detach(), or its end.
+  void attach(QueuePair& qp, const wire::Address& group);
+  void detach(QueuePair& qp, const wire::Address& group);
+  /// The addresses that packets leave from, by which queue pairs know what they have sent
+  /// themselves.
+  void set_own_addresses(std::span<const wire::Address> addresses);
 
   /// The doorbell: something was posted to the queue pair's send or receive queue.
   void posted(QueuePair& qp, Time now);

@@ -45,6 +45,7 @@ class Victim {
                .value();
     rc_ = create(kRcNumber, QpType::kRc, rc_sends_, rc_receives_);
     ud_ = create(kUdNumber, QpType::kUd, ud_sends_, ud_receives_);
+    engine_.attach(*ud_, group_);
     bring_up();
     work();
   }
@@ -52,7 +53,8 @@ class Victim {
   void packet(ConstBytes input, std::uint8_t mend) {
     std::vector<std::byte> bytes(input.begin(), input.end());
     if (bytes.size() >= wire::Bth::kSize) mend_fields(bytes, mend);
-    const wire::Segment segment{.datagram = bytes, .path = {.source = peer_, .destination = self_}};
+    const wire::Address& to = (mend & 0x80) != 0 ? group_ : self_;
+    const wire::Segment segment{.datagram = bytes, .path = {.source = peer_, .destination = to}};
     engine_.handle_batch(std::span(&segment, 1), now_);
     now_ += std::chrono::milliseconds((mend & 0x40) != 0 ? 100 : 0);
     engine_.handle_timeout(now_);
@@ -140,6 +142,7 @@ class Victim {
     wire::Bth bth = wire::Bth::parse(bytes.data());
     if ((mend & 1) != 0) bth.destination_qp = kRcNumber;
     if ((mend & 2) != 0) bth.destination_qp = kUdNumber;
+    if ((mend & 0x83) == 0x80) bth.destination_qp = wire::kMulticastQp;
     if ((mend & 4) != 0) bth.pkey = 0xFFFF;
     if ((mend & 8) != 0) bth.psn &= 0xF;
     if ((mend & 16) != 0) bth.version = 0;
@@ -162,6 +165,7 @@ class Victim {
   Time now_{};
   wire::Address self_ = wire::Address::from_ipv4(0x7F000001);
   wire::Address peer_ = wire::Address::from_ipv4(0x7F000002);
+  wire::Address group_ = wire::Address::from_ipv4(0xEF000001);
   std::vector<std::byte> memory_ = std::vector<std::byte>(kRegion + 2 * kGuard, kCanary);
   KeyTable keys_{16, 1};
   Counters counters_;

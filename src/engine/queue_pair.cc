@@ -208,8 +208,12 @@ bool QueuePair::admissible(const wire::Packet& packet, const wire::Segment& segm
     count(&Counters::wrong_pkey);
     return false;
   }
-  if (connected() && (segment.path.source != attributes_.path.destination ||
-                      segment.path.destination != attributes_.path.source)) {
+  // What is sent to a group names no queue pair of it: those that are attached have their copies.
+  const bool misled = connected() ? segment.path.source != attributes_.path.destination ||
+                                        segment.path.destination != attributes_.path.source
+                                  : packet.bth.destination_qp != wire::kMulticastQp &&
+                                        segment.path.destination.is_multicast();
+  if (misled) {
     count(&Counters::wrong_source);
     return false;
   }

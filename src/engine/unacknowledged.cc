@@ -80,6 +80,7 @@ Status UnacknowledgedSender::send_datagram(TrainBatch& batch, const SendWqe& wqe
   train.payload_size = wqe.length;
   train.gather = pieces;
   qp_.count(&Counters::bytes_sent, wqe.length);
+  if (request.target.qp_number == wire::kMulticastQp) qp_.count(&Counters::multicasts_sent);
   next_psn_ = psn_add(next_psn_, 1);
   ++cursor_;
   return Status::kSuccess;

@@ -6,6 +6,13 @@
 #include "base/log.h"
 
 namespace verbena::link {
+namespace {
+
+bool serves(const auto& port, const AddressSwitch::Route& route) {
+  return port.address == route.address && port.socket == route.socket;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<AddressSwitch>> AddressSwitch::create(Routes routes,
                                                              std::shared_ptr<const void> keep) {
@@ -35,9 +42,8 @@ Result<void> AddressSwitch::add(const Route& route) {
 
 void AddressSwitch::remove_all_but(std::span<const Route> routes) {
   std::erase_if(ports_, [&](const Port& port) {
-    const bool stays = std::ranges::any_of(routes, [&](const Route& route) {
-      return route.address == port.address && route.socket == port.socket;
-    });
+    const bool stays =
+        std::ranges::any_of(routes, [&](const Route& route) { return serves(port, route); });
     // Other processes have the socket too, so closing it would not take it out of epoll.
     if (!stays) sys::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, port.socket, nullptr);
     return !stays;
@@ -48,7 +54,8 @@ void AddressSwitch::refresh() {
   const std::vector<Route> routes = routes_();
   remove_all_but(routes);
   for (const Route& route : routes) {
-    if (link_of(route.address) != nullptr) continue;
+    if (std::ranges::any_of(ports_, [&](const Port& port) { return serves(port, route); }))
+      continue;
     if (const auto added = add(route); !added)
       log(LogLevel::kError, "no link for {}: {}", wire::to_string(route.address),
           added.error().message);
@@ -77,13 +84,28 @@ std::size_t AddressSwitch::send(std::span<const wire::Train> trains, Time now) {
   return taken;
 }
 
+void AddressSwitch::look_who_is_ready() {
+  std::array<epoll_event, kLooked> events{};
+  constexpr timespec kNoTime{.tv_sec = 0, .tv_nsec = 0};
+  const int count =
+      sys::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), &kNoTime);
+  for (int i = 0; i < count; ++i) {
+    const auto port =
+        std::ranges::find(ports_, events[static_cast<std::size_t>(i)].data.fd, &Port::socket);
+    if (port != ports_.end()) port->ready = true;
+  }
+}
+
 std::size_t AddressSwitch::receive(std::span<wire::Segment> segments, Time now) {
   if (!several_) return ports_.front().link->receive(segments, now);
+  look_who_is_ready();
   std::size_t filled = 0;
   // Each once, because what a link handed out is good until its next receive().
   for (std::size_t i = 0; i < ports_.size() && filled < segments.size(); ++i) {
     Port& port = ports_[(next_ + i) % ports_.size()];
+    if (!port.ready) continue;
     filled += port.link->receive(segments.subspan(filled), now);
+    port.ready = &port == &ports_.front() || port.link->poll_timeout().has_value();
   }
   ++next_;
   return filled;

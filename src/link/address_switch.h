@@ -17,21 +17,23 @@
 
 namespace verbena::link {
 
-/// A UDP link for each of a port's addresses: sends each train by that of its source address and
-/// receives from all. A train from an address that is not the port's any more is lost, as on a
-/// network.
+/// A UDP link for each of a port's addresses, and for each multicast group that is received at one
+/// of its interfaces: sends each train by that of its source address and receives from all. A train
+/// from an address that is not the port's any more is lost, as on a network.
 ///
-/// While there was never more than one address it only passes calls on. Its descriptors are the
-/// first link's socket and an epoll of all others, so that they stay the same.
+/// While there was never more than one it only passes calls on; else a receive asks the kernel once
+/// which of the others have something. Its descriptors are the first link's socket and an epoll of
+/// all others, so that they stay the same.
 class AddressSwitch final : public Link {
  public:
-  /// An address with the socket that serves it, open as long as `keep` is held.
+  /// An address or group with the socket that serves it, open as long as `keep` is held.
   struct Route {
     wire::Address address{};
     int socket = -1;
     std::shared_ptr<const void> keep{};
   };
-  /// Tells the routes that there are now, one at least; asked by create() and refresh().
+  /// Tells the routes that there are now; asked by create() and refresh(). The first one is always
+  /// the same.
   using Routes = std::function<std::vector<Route>()>;
 
   /// `keep` is let go of after all routes.
@@ -57,6 +59,7 @@ class AddressSwitch final : public Link {
     wire::Address address{};
     int socket = -1;
     std::unique_ptr<UdpLink> link{};
+    bool ready = true;  ///< may have received something; the first one always may
   };
 
   AddressSwitch(Routes routes, std::shared_ptr<const void> keep, sys::OwnedFd epoll)
@@ -64,12 +67,14 @@ class AddressSwitch final : public Link {
   [[nodiscard]] Result<void> add(const Route& route);
   void remove_all_but(std::span<const Route> routes);
   [[nodiscard]] UdpLink* link_of(const wire::Address& address) const;
+  void look_who_is_ready();
 
   const std::shared_ptr<const void> keep_;
   const Routes routes_;
+  static constexpr std::size_t kLooked = 16;  ///< ready ones that are asked for at once
   std::vector<Port> ports_;
   std::size_t next_ = 0;  ///< who is asked first for what came in
-  bool several_ = false;  ///< there was more than one address
+  bool several_ = false;  ///< there was more than one
   bool reports_ip_headers_ = false;
   sys::OwnedFd epoll_;  ///< of all sockets but the first
   std::array<int, 2> descriptors_{};

@@ -95,6 +95,31 @@ TEST_F(AddressSwitchTest, ReceivesAtAllAndItsDescriptorsTell) {
   }
 }
 
+TEST_F(AddressSwitchTest, ManyAtOnceAreAllReceived) {
+  for (int i = 20; i < 60; ++i) open(("127.77.3." + std::to_string(i)).c_str());
+  switch_->refresh();
+  std::size_t sent = 0;
+  for (const auto& route : routes_) {
+    for (std::uint32_t psn = 0; psn < 3; ++psn, ++sent)
+      peer_->send(
+          std::array{train("127.77.3.9", wire::to_string(route.address).c_str(), psn).train()},
+          kNow);
+  }
+  EXPECT_EQ(sources(*switch_).size(), sent);
+}
+
+TEST_F(AddressSwitchTest, RoutesOfOneGroupAreToldApartByTheirSockets) {
+  for (int i = 0; i < 2; ++i) {
+    auto fd = std::make_shared<sys::OwnedFd>(
+        open_group_socket(address("239.77.3.1"), wire::kRoceUdpPort, 1).value());
+    routes_.push_back({.address = address("239.77.3.1"), .socket = fd->get(), .keep = fd});
+  }
+  switch_->refresh();
+  const OwnedTrain sent = train("127.77.3.9", "239.77.3.1", 1);
+  EXPECT_EQ(peer_->send(std::array{sent.train()}, kNow), 1U);
+  EXPECT_EQ(sources(*switch_).size(), 2U);
+}
+
 TEST_F(AddressSwitchTest, AnAddressThatIsGoneSendsAndReceivesNothing) {
   open("127.77.3.2");
   switch_->refresh();

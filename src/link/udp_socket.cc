@@ -33,25 +33,61 @@ constexpr Option kIpv4Options[] = {
 constexpr Option kIpv6Options[] = {
     {IPPROTO_IPV6, IPV6_V6ONLY, 1, true, "IPV6_V6ONLY"},
     {IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO, true, "IPV6_MTU_DISCOVER"},
+    {IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0, false, "IPV6_MULTICAST_ALL"},
     {IPPROTO_UDP, UDP_NO_CHECK6_RX, 1, true, "UDP_NO_CHECK6_RX"},
     {IPPROTO_UDP, UDP_GRO, 1, false, "UDP_GRO"},
 };
+
+/// `error` is the errno, which the caller took before it made the text.
+std::unexpected<Error> kernel_refuses(int error, std::string_view what) {
+  return fail(static_cast<std::errc>(error),
+              fmt::format("{}: {}", what, std::generic_category().message(error)));
+}
 
 Result<void> set_option(int fd, const Option& option) {
   if (sys::setsockopt(fd, option.level, option.name, &option.value, sizeof option.value) == 0 ||
       !option.required)
     return {};
   const int error = errno;
-  return fail(static_cast<std::errc>(error),
-              fmt::format("the kernel refuses the socket option {}: {}", option.what,
-                          std::generic_category().message(error)));
+  return kernel_refuses(error, fmt::format("the kernel refuses the socket option {}", option.what));
 }
 
-/// The interface that has a link-local address; 0 for any other address.
-std::uint32_t scope_of(const wire::Address& address) {
-  if (!address.is_link_local()) return 0;
+/// A socket with the options of its family, and one that lets it share its address, if any.
+Result<sys::OwnedFd> open_bound(const SocketAddress& local, const std::optional<Option>& sharing) {
+  sys::OwnedFd fd(sys::socket(local.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return kernel_refuses(errno, "no UDP socket can be made");
+  if (sharing) VERBENA_TRY(set_option(fd.get(), *sharing));
+  if (local.family() == AF_INET) {
+    for (const Option& option : kIpv4Options) VERBENA_TRY(set_option(fd.get(), option));
+  } else {
+    for (const Option& option : kIpv6Options) VERBENA_TRY(set_option(fd.get(), option));
+  }
+  if (sys::bind(fd.get(), local.get(), local.size()) != 0) {
+    const int error = errno;
+    return kernel_refuses(error, fmt::format("UDP port {} at {} cannot be bound", local.port(),
+                                             wire::to_string(local.address())));
+  }
+  return fd;
+}
+
+/// The interface of an IPv6 address, 0 for another one: the kernel finds an IPv4 address's itself.
+std::uint32_t interface_of(const wire::Address& address) {
+  if (address.is_ipv4()) return 0;
   const auto local = find_local(address);
   return local ? local->index : 0;
+}
+
+int join(int fd, const wire::Address& group, std::uint32_t interface) {
+  if (group.is_ipv4()) {
+    const ip_mreqn request{.imr_multiaddr = {detail::big_endian(group.ipv4())},
+                           .imr_address = {},
+                           .imr_ifindex = static_cast<int>(interface)};
+    return sys::setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof request);
+  }
+  ipv6_mreq request{};
+  std::memcpy(&request.ipv6mr_multiaddr, group.gid.data(), group.gid.size());
+  request.ipv6mr_interface = interface;
+  return sys::setsockopt(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &request, sizeof request);
 }
 
 }  // namespace
@@ -67,7 +103,8 @@ SocketAddress::SocketAddress(const wire::Address& address, std::uint16_t port,
     storage_.v6.sin6_family = AF_INET6;
     storage_.v6.sin6_port = detail::big_endian(port);
     std::memcpy(&storage_.v6.sin6_addr, address.gid.data(), address.gid.size());
-    storage_.v6.sin6_scope_id = address.is_link_local() ? scope : 0;
+    const bool scoped = address.is_link_local() || address.is_multicast();
+    storage_.v6.sin6_scope_id = scoped ? scope : 0;
     size_ = sizeof storage_.v6;
   }
 }
@@ -97,25 +134,25 @@ std::uint32_t SocketAddress::scope() const {
 
 Result<sys::OwnedFd> open_udp_socket(const wire::Address& address, std::uint16_t port,
                                      Sharing sharing) {
-  const SocketAddress local(address, port, scope_of(address));
-  sys::OwnedFd fd(sys::socket(local.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) {
+  const std::uint32_t interface = interface_of(address);
+  std::optional<Option> option;
+  if (sharing == Sharing::kReusePort) option = {SOL_SOCKET, SO_REUSEPORT, 1, true, "SO_REUSEPORT"};
+  sys::OwnedFd fd = VERBENA_TRY(open_bound(SocketAddress(address, port, interface), option));
+  // An IPv4 socket sends multicasts by the interface of its address anyhow.
+  if (interface != 0)
+    sys::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_MULTICAST_IF, &interface, sizeof interface);
+  return fd;
+}
+
+Result<sys::OwnedFd> open_group_socket(const wire::Address& group, std::uint16_t port,
+                                       std::uint32_t interface) {
+  // Where all have this option, the kernel gives each socket its copy of a multicast.
+  constexpr Option kShared{SOL_SOCKET, SO_REUSEADDR, 1, true, "SO_REUSEADDR"};
+  sys::OwnedFd fd = VERBENA_TRY(open_bound(SocketAddress(group, port, interface), kShared));
+  if (join(fd.get(), group, interface) != 0) {
     const int error = errno;
-    return fail(static_cast<std::errc>(error), fmt::format("no UDP socket can be made: {}",
-                                                           std::generic_category().message(error)));
-  }
-  if (sharing == Sharing::kReusePort)
-    VERBENA_TRY(set_option(fd.get(), {SOL_SOCKET, SO_REUSEPORT, 1, true, "SO_REUSEPORT"}));
-  if (local.family() == AF_INET) {
-    for (const Option& option : kIpv4Options) VERBENA_TRY(set_option(fd.get(), option));
-  } else {
-    for (const Option& option : kIpv6Options) VERBENA_TRY(set_option(fd.get(), option));
-  }
-  if (sys::bind(fd.get(), local.get(), local.size()) != 0) {
-    const int error = errno;
-    return fail(static_cast<std::errc>(error),
-                fmt::format("UDP port {} at {} cannot be bound: {}", port, wire::to_string(address),
-                            std::generic_category().message(error)));
+    return kernel_refuses(error,
+                          fmt::format("the group {} cannot be joined", wire::to_string(group)));
   }
   return fd;
 }
@@ -147,6 +184,8 @@ bool set_send_options(int fd, int family, const SendOptions& options) {
        "the traffic class"},
       {ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_TTL : IPV6_UNICAST_HOPS, options.hop_limit, true,
        "the hop limit"},
+      {ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_MULTICAST_TTL : IPV6_MULTICAST_HOPS,
+       options.hop_limit, true, "the hop limit of multicasts"},
       {IPPROTO_UDP, UDP_SEGMENT, options.segment_size, true, "UDP_SEGMENT"},
   };
   return std::ranges::all_of(

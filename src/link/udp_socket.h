@@ -16,7 +16,7 @@ namespace verbena::link {
 class SocketAddress {
  public:
   SocketAddress() = default;
-  /// `scope` is the interface of an IPv6 link-local address, else 0.
+  /// `scope` is the interface of an IPv6 link-local or multicast address; it counts for no other.
   SocketAddress(const wire::Address& address, std::uint16_t port, std::uint32_t scope = 0);
 
   [[nodiscard]] const sockaddr* get() const { return &storage_.plain; }
@@ -45,10 +45,17 @@ enum class Sharing : std::uint8_t { kExclusive, kReusePort };
 
 /// A UDP socket as UdpLink needs it: receive offload, DF without path MTU guesses (so that the
 /// kernel writes the identifications that the ICRC was made for), bound to (address, port); port 0
-/// takes any. Never connected: a connected socket numbers its packets. The error's condition is the
-/// kernel's, address_in_use among them.
+/// takes any. Never connected: a connected socket numbers its packets. What it sends to multicast
+/// groups leaves by the interface of its address. The error's condition is the kernel's,
+/// address_in_use among them.
 [[nodiscard]] Result<sys::OwnedFd> open_udp_socket(const wire::Address& address, std::uint16_t port,
                                                    Sharing sharing);
+
+/// A UDP socket for what is sent to a multicast group and port and comes in by one interface (its
+/// number): beside other such sockets, of any process and user, each of which gets its own copy. As
+/// open_udp_socket() else.
+[[nodiscard]] Result<sys::OwnedFd> open_group_socket(const wire::Address& group, std::uint16_t port,
+                                                     std::uint32_t interface);
 
 /// The address and port a socket is bound to.
 [[nodiscard]] Result<SocketAddress> bound_address(int fd);

@@ -25,6 +25,8 @@ struct Limits {
   std::uint32_t max_sge = 32;
   std::uint32_t max_inline = 1024;
   std::uint8_t max_rd_atomic = 16;
+  std::uint32_t max_mcast_grp = 64;         ///< each costs a socket
+  std::uint32_t max_mcast_qp_attach = 256;  ///< to one group
   std::uint64_t max_mr_size = ~std::uint64_t{0} >> 1;
   std::uint64_t max_dm_size = 1 << 20;
 };

@@ -11,6 +11,7 @@
 #include "engine/counters.h"
 #include "engine/engine.h"
 #include "link/link.h"
+#include "nic/membership.h"
 #include "nic/port_state.h"
 #include "wire/address.h"
 
@@ -41,6 +42,7 @@ class Notifier {
 struct Attachment {
   std::uint8_t slot = 0;
   std::unique_ptr<link::Link> link;
+  std::shared_ptr<Membership> membership{};  ///< of the link; null: it receives no multicasts
   std::shared_ptr<engine::Counters> counters = std::make_shared<engine::Counters>();
   PortState port{};  ///< as it is now; GID 0 is the address, whatever stands here
 };

@@ -20,6 +20,7 @@
 #include "nic/fork_ledger.h"
 #include "nic/nic.h"
 #include "nic/runner.h"
+#include "nic/slot_groups.h"
 #include "nic/stray_link.h"
 
 namespace verbena::nic {
@@ -185,10 +186,13 @@ Result<Attachment> LiveHost::attach(const wire::Address& address) {
   attachment.port = joined.fabric->port();
   attachment.counters = std::shared_ptr<engine::Counters>(
       std::shared_ptr<const void>(joined.slot.lease), joined.slot.counters);
+  auto groups = std::make_shared<SlotGroups>(impl_->ledger);
+  attachment.membership = groups;
   // The lease keeps the fabric.
-  attachment.link = VERBENA_TRY(link::AddressSwitch::create(
-      [fabric = joined.fabric.get(), slot = joined.slot.number] { return fabric->routes(slot); },
-      joined.slot.lease));
+  attachment.link = VERBENA_TRY(
+      link::AddressSwitch::create([fabric = joined.fabric.get(), slot = joined.slot.number,
+                                   groups] { return groups->with_groups(fabric->routes(slot)); },
+                                  joined.slot.lease));
   attachment.link =
       std::make_unique<StrayLink>(std::move(attachment.link), std::move(joined.slot.box));
   if (const auto& faults = impl_->faults; faults.has_value()) {

@@ -72,11 +72,11 @@ Nic::Nic(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Result<std::unique_ptr<Nic>> Nic::open(Host& host, const NicConfig& config) {
   auto attachment = VERBENA_TRY(host.attach(config.address));
+  attachment.port.gids[0] = config.address;
   auto notifier = VERBENA_TRY(host.make_notifier());
   auto impl = std::make_unique<Impl>(host, config, std::move(notifier));
   Impl& made = *impl;
   made.port = attachment.port;
-  made.port.gids[0] = config.address;
   made.config.engine.peers = host.peers();
   std::unique_ptr<Nic> nic(new Nic(std::move(impl)));
   made.wake = [&host, raw = nic.get()] { host.wake(*raw); };
@@ -102,7 +102,7 @@ PortState Nic::port() const {
 void Nic::set_port(const PortState& state) {
   const std::scoped_lock lock(impl_->port_mutex);
   const PortState before = std::exchange(impl_->port, state);
-  for (const auto& shard : impl_->shards) shard->refresh_link(state.up, impl_->host.now());
+  for (const auto& shard : impl_->shards) shard->refresh_port(state, impl_->host.now());
   const auto raise = [this](AsyncKind kind) {
     impl_->async_events.raise(AsyncEvent{.kind = kind}, nullptr);
   };

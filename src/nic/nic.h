@@ -162,13 +162,22 @@ class Nic {
   /// cookie too. invalid_argument when the domain has none of that number.
   [[nodiscard]] Result<QueuePair*> open_qp(XrcDomain* domain, std::uint32_t number, void* cookie);
   /// Closes what was opened with `cookie`, which only a queue pair that was opened again needs;
-  /// with the last opening the queue pair goes.
+  /// with the last opening the queue pair goes. device_or_resource_busy while it is attached to a
+  /// multicast group.
   [[nodiscard]] Result<void> destroy_qp(QueuePair* qp, const void* cookie = nullptr);
   [[nodiscard]] Result<void> modify_qp(QueuePair* qp, const engine::QpAttributes& attributes,
                                        std::uint32_t mask);
   [[nodiscard]] engine::QpAttributes query_qp(QueuePair* qp) const;
   [[nodiscard]] std::uint32_t number(const QueuePair* qp) const;
   void acknowledge(QueuePair* qp, std::uint32_t events, const void* cookie = nullptr);
+
+  /// What is sent to a multicast group reaches the UD queue pair too; attached twice is attached
+  /// once. invalid_argument for another type and for an address that is no group, not_enough_memory
+  /// at a limit, else why the group cannot be received.
+  [[nodiscard]] Result<void> attach_multicast(QueuePair* qp, const wire::Address& group);
+  /// invalid_argument when it is not attached.
+  [[nodiscard]] Result<void> detach_multicast(QueuePair* qp, const wire::Address& group);
+  void detach_all_multicast(QueuePair* qp);
 
   /// Posts without driving; ring() after the last one of a call tells the shard. What went before a
   /// failure stays posted.

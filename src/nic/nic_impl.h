@@ -60,6 +60,10 @@ struct Nic::Impl final : OverrunListener {
   /// No target takes from it any more.
   void leave_domain(SharedReceiveQueue& srq);
 
+  /// As Nic::detach_multicast(), with the object lock held, as is what follows.
+  [[nodiscard]] Result<void> detach(QueuePair& qp, const wire::Address& group);
+  [[nodiscard]] std::vector<wire::Address> groups_of(const QueuePair& qp) const;
+
   void overrun(CompletionQueue& cq) override;
 
   Host& host;
@@ -88,6 +92,7 @@ struct Nic::Impl final : OverrunListener {
   ObjectTable<QueuePair> qps;
   ObjectTable<XrcDomain> domains;
   std::map<FileIdentity, std::weak_ptr<XrcReceives>> shared_domains;  ///< those that are open
+  std::map<wire::Address, std::vector<QueuePair*>> groups;  ///< those that have queue pairs
   std::set<std::uint32_t> srq_numbers;
   std::uint32_t next_srq_number;  ///< the low bits to try next
 

@@ -288,6 +288,9 @@ Result<void> Nic::destroy_qp(QueuePair* qp, const void* cookie) {
   const auto opening = qp->opening(cookie);
   {
     const std::scoped_lock lock(impl_->objects_mutex);
+    // As Linux: only who closes the device is spared the detaching.
+    if (!impl_->groups_of(*qp).empty())
+      return busy("the queue pair is attached to a multicast group");
     if (!opening->closing) impl_->close(*qp, *opening);
   }
   VERBENA_TRY(opening->ledger.settle(impl_->host));

@@ -54,6 +54,7 @@ struct QpInit {
   std::uint32_t max_receive_sge = 0;
   std::uint32_t max_inline = 0;
   bool signal_all = false;
+  bool blocks_own_multicasts = false;  ///< UD
 };
 
 /// What a completion queue does beside keeping completions (ibv_cq_init_attr_ex).

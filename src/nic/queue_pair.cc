@@ -50,6 +50,7 @@ QueuePair::QueuePair(const QpInit& init, void* cookie)
     : type_(init.type),
       home_(init.domain != nullptr ? init.domain->receives->home() : init.send_cq->home),
       signal_all_(init.signal_all),
+      blocks_own_multicasts_(init.blocks_own_multicasts),
       pd_(init.pd),
       send_cq_(init.send_cq),
       receive_cq_(init.receive_cq),
@@ -67,7 +68,8 @@ engine::QpConfig QueuePair::engine_config(std::uint32_t with_number) {
                           .type = type_,
                           .send_queue = &send_queue_,
                           .directory = receives_,
-                          .signal_all = signal_all_};
+                          .signal_all = signal_all_,
+                          .blocks_own_multicasts = blocks_own_multicasts_};
   if (receives_ != nullptr) return config;
   config.pd = pd_->number;
   config.receives = &receive_queue_;

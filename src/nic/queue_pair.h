@@ -100,6 +100,7 @@ class QueuePair {
   engine::QpType type_;
   std::uint32_t home_;
   bool signal_all_;
+  bool blocks_own_multicasts_;
   ProtectionDomain* pd_;
   CompletionQueue* send_cq_;
   CompletionQueue* receive_cq_;

@@ -295,6 +295,12 @@ constexpr std::array kTable{
     limit<&Limits::max_rd_atomic>("limits.max_rd_atomic", "VERBENA_MAX_RD_ATOMIC",
                                   "READs and atomics outstanding on a queue pair, each way.", 1,
                                   128),
+    limit<&Limits::max_mcast_grp>("limits.max_mcast_grp", "VERBENA_MAX_MCAST_GRP",
+                                  "Multicast groups to which queue pairs of a device are attached.",
+                                  1, 1024),
+    limit<&Limits::max_mcast_qp_attach>("limits.max_mcast_qp_attach", "VERBENA_MAX_MCAST_QP_ATTACH",
+                                        "Queue pairs of a device attached to one of them.", 1,
+                                        65536),
     limit<&Limits::max_mr_size>("limits.max_mr_size", "VERBENA_MAX_MR_SIZE",
                                 "Bytes of a memory region.", 1, ~std::uint64_t{0} >> 1),
     limit<&Limits::max_dm_size>(

@@ -61,13 +61,16 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
              engine::MemoryLookup& memory, AsyncEvents& events, std::function<void()> wake)
     : slot_(attachment.slot),
       link_(std::move(attachment.link)),
+      membership_(std::move(attachment.membership)),
       counters_(std::move(attachment.counters)),
       icrc_(mode_of(config.icrc)),
       engine_(engine_config(config), memory, *counters_),
       events_(events),
       wake_(std::move(wake)),
       next_number_(static_cast<std::uint32_t>(seed % kNumbers)),
-      up_(attachment.port.up) {}
+      up_(attachment.port.up) {
+  engine_.set_own_addresses(attachment.port.gids);
+}
 
 void Shard::poll(Time now, Acks acks) {
   if (!gate_.try_enter()) return;
@@ -184,6 +187,27 @@ void Shard::forget(const engine::ReceiveSource& receives, Time now) {
   run(now, [&] { engine_.forget(receives); });
 }
 
+Result<void> Shard::join(const wire::Address& group, Time now) {
+  if (membership_ == nullptr)
+    return fail(std::errc::operation_not_supported, "the network carries no multicasts");
+  VERBENA_TRY(membership_->join(group));
+  run(now, [&] { link_->refresh(); });
+  return {};
+}
+
+void Shard::leave(const wire::Address& group, Time now) {
+  membership_->leave(group);
+  run(now, [&] { link_->refresh(); });
+}
+
+void Shard::attach(QueuePair& qp, const wire::Address& group, Time now) {
+  run(now, [&] { engine_.attach(*qp.transport, group); });
+}
+
+void Shard::detach(QueuePair& qp, const wire::Address& group, Time now) {
+  run(now, [&] { engine_.detach(*qp.transport, group); });
+}
+
 Result<void> Shard::modify(QueuePair& qp, const engine::QpAttributes& attributes,
                            std::uint32_t mask, Time now) {
   return change(now, [&] {
@@ -230,11 +254,11 @@ void Shard::flush(Time now) {
   }
 }
 
-void Shard::refresh_link(bool up, Time now) {
-  change(now, [&] {
-    up_ = up;
+void Shard::refresh_port(const PortState& port, Time now) {
+  run(now, [&] {
+    up_ = port.up;
+    engine_.set_own_addresses(port.gids);
     link_->refresh();
-    return 0;
   });
 }
 

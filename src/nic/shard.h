@@ -72,6 +72,12 @@ class Shard {
   [[nodiscard]] QueuePair* find(std::uint32_t number, Time now);
   /// As engine::Engine::forget().
   void forget(const engine::ReceiveSource& receives, Time now);
+  /// Receives what is sent to a group that was not joined, until leave().
+  [[nodiscard]] Result<void> join(const wire::Address& group, Time now);
+  void leave(const wire::Address& group, Time now);
+  /// As engine::Engine's.
+  void attach(QueuePair& qp, const wire::Address& group, Time now);
+  void detach(QueuePair& qp, const wire::Address& group, Time now);
   [[nodiscard]] Result<void> modify(QueuePair& qp, const engine::QpAttributes& attributes,
                                     std::uint32_t mask, Time now);
   [[nodiscard]] engine::QpAttributes attributes(const QueuePair& qp, Time now);
@@ -85,8 +91,8 @@ class Shard {
   void flush(Time now);
   [[nodiscard]] std::uint8_t slot() const { return slot_; }
   [[nodiscard]] engine::Counters counters() const { return *counters_; }
-  /// The port's addresses may have changed; while it is not `up` nothing is sent or received.
-  void refresh_link(bool up, Time now);
+  /// What became of the port; while it is not up nothing is sent or received.
+  void refresh_port(const PortState& port, Time now);
   /// As Nic::report_queue_pairs().
   [[nodiscard]] std::size_t report(std::uint32_t above, std::span<QueuePairReport> to, Time now);
 
@@ -123,6 +129,7 @@ class Shard {
 
   std::uint8_t slot_;
   std::unique_ptr<link::Link> link_;
+  std::shared_ptr<Membership> membership_;
   std::shared_ptr<engine::Counters> counters_;
   link::IcrcCheck icrc_;
   engine::Engine engine_;

@@ -61,7 +61,7 @@ std::size_t StrayLink::sort_out(std::span<wire::Segment> segments, Time now) {
   for (wire::Segment& segment : segments) {
     const auto slot = slot_of(segment.datagram);
     // What is too short to say is dropped, and counted, where ICRCs are checked.
-    if (!slot || *slot == own) {
+    if (!slot || *slot == own || segment.path.destination.is_multicast()) {
       if (&segments[kept] != &segment) segments[kept] = segment;
       ++kept;
       continue;

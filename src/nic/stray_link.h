@@ -19,7 +19,8 @@ namespace verbena::nic {
 /// A kernel steers what it delivers as one by the first datagram in it. Every sender puts only
 /// packets for one slot together, but a receiver's kernel may join sends again (GRO): those of one
 /// source address and port, whatever queue pairs they are for. Such strays go to the process that
-/// holds their slot by its box (`StrayBox`), and are lost as on a network when it has no room.
+/// holds their slot by its box (`StrayBox`), and are lost as on a network when it has no room. What
+/// was sent to a multicast group is nobody's stray: every process there has its own copy.
 ///
 /// While nothing strays this costs a comparison for each datagram and a load for each receive().
 /// The box is looked into when the slot's count of strays says so, and every kLook anyhow: whoever

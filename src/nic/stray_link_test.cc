@@ -125,6 +125,14 @@ TEST_F(StrayLinkTest, WhatIsForAnotherSlotGoesThereWithItsPath) {
   EXPECT_EQ(two_.box->counters().taken, 3U);
 }
 
+TEST_F(StrayLinkTest, MulticastsAreNobodysStrays) {
+  wire::Segment multicast = segment("10.1.2.3", 63, 5);
+  multicast.path.destination = address("239.7.9.1");
+  one_.inner->waiting.push_back(multicast);
+  ASSERT_EQ(receive(one_).size(), 1U);
+  EXPECT_EQ(one_.box->counters().handed_on + one_.box->counters().lost, 0U);
+}
+
 TEST_F(StrayLinkTest, ADeliveryOfStraysOnlyDoesNotHideWhatComesBehindIt) {
   for (std::uint32_t i = 0; i < 64; ++i) one_.inner->waiting.push_back(segment("10.1.2.3", 2, i));
   one_.inner->waiting.push_back(segment("10.1.2.3", 1, 64));

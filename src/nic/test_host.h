@@ -3,6 +3,8 @@
 
 // For tests of this room only: NICs on a network in memory.
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -15,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <thread>
 #include <utility>
@@ -22,6 +25,7 @@
 
 #include "link/link.h"
 #include "nic/host.h"
+#include "nic/membership.h"
 #include "nic/nic.h"
 #include "wire/train.h"
 
@@ -62,9 +66,21 @@ class Network {
       const std::scoped_lock lock(mutex_);
       ++sent_;
       if (lose && lose(datagram)) continue;
-      queues_[{train.path->destination, train.head.bth.destination_qp >> 18}].push_back(
-          std::move(datagram));
+      const wire::Address& to = train.path->destination;
+      if (to.is_multicast()) {
+        for (const Place& member : groups_[to]) queues_[member].push_back(datagram);
+        continue;
+      }
+      queues_[{to, train.head.bth.destination_qp >> 18}].push_back(std::move(datagram));
     }
+  }
+  void join(const wire::Address& group, const Place& place) {
+    const std::scoped_lock lock(mutex_);
+    EXPECT_TRUE(groups_[group].insert(place).second) << "joined twice";
+  }
+  void leave(const wire::Address& group, const Place& place) {
+    const std::scoped_lock lock(mutex_);
+    EXPECT_EQ(groups_[group].erase(place), 1U) << "left without having joined";
   }
   [[nodiscard]] std::optional<Datagram> receive(const Place& place) {
     const std::scoped_lock lock(mutex_);
@@ -85,6 +101,22 @@ class Network {
   mutable std::mutex mutex_;
   std::uint64_t sent_ = 0;
   std::map<Place, std::deque<Datagram>> queues_;
+  std::map<wire::Address, std::set<Place>> groups_;
+};
+
+class NetworkMembership final : public Membership {
+ public:
+  NetworkMembership(Network& network, const Network::Place& place)
+      : network_(network), place_(place) {}
+  [[nodiscard]] Result<void> join(const wire::Address& group) override {
+    network_.join(group, place_);
+    return {};
+  }
+  void leave(const wire::Address& group) override { network_.leave(group, place_); }
+
+ private:
+  Network& network_;
+  Network::Place place_;
 };
 
 class MemoryLink final : public link::Link {
@@ -129,9 +161,13 @@ class HostBase : public Host {
   [[nodiscard]] std::uint64_t random() override { return random_.fetch_add(0x9E3779B97F4A7C15ULL); }
   [[nodiscard]] Result<Attachment> attach(const wire::Address& address) override {
     const std::uint8_t slot = next_slot++;
-    auto made = std::make_unique<MemoryLink>(network, Network::Place{address, slot});
+    const Network::Place place{address, slot};
+    auto made = std::make_unique<MemoryLink>(network, place);
     links.push_back(made.get());
-    return Attachment{.slot = slot, .link = std::move(made)};
+    Attachment attachment{.slot = slot, .link = std::move(made)};
+    if (with_membership)
+      attachment.membership = std::make_shared<NetworkMembership>(network, place);
+    return attachment;
   }
   [[nodiscard]] Result<std::unique_ptr<Notifier>> make_notifier() override {
     return std::make_unique<TestNotifier>();
@@ -139,6 +175,7 @@ class HostBase : public Host {
 
   Network& network;
   std::uint8_t next_slot = 3;
+  bool with_membership = true;
   std::vector<MemoryLink*> links;
 
  private:

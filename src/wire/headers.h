@@ -24,6 +24,8 @@ namespace detail {
 
 /// Numbers of the IBA: 24 bits wide.
 inline constexpr std::uint32_t kMask24 = 0xFFFFFF;
+/// The destination of what is sent to a multicast group; no queue pair has the number.
+inline constexpr std::uint32_t kMulticastQp = 0xFFFFFF;
 inline constexpr std::uint16_t kRoceUdpPort = 4791;  ///< IANA, Annex A17
 inline constexpr std::size_t kIcrcSize = 4;
 

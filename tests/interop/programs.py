@@ -46,6 +46,12 @@ def perftest(program, name, *options, run=()):
     return Case(f"{program} {name}", words, [*words, ADDRESS], list(run), r"#bytes.*\n\s*\d+\s+\d+")
 
 
+def multicast(build, receivers):
+    words = [str(build / "bin" / "multicast"), "-r", str(receivers)]
+    return Case(f"multicast to {receivers} processes", words, [*words, ADDRESS],
+                expect=r"passed: multicast")
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("", 0))
@@ -255,7 +261,8 @@ def run_as_nobody(script, build, arguments):
         copy = pathlib.Path(folder)
         (copy / "build").mkdir()
         for part in ("bin/verbena", "bin/verbs_check", "bin/verbs_check_linked", "bin/wire_check",
-                     "bin/lost_memory", "bin/process_life", "bin/async_events", "bin/each_verb", "lib"):
+                     "bin/lost_memory", "bin/process_life", "bin/async_events", "bin/each_verb",
+                     "bin/multicast", "lib"):
             source, target = build / part, copy / "build" / part
             target.parent.mkdir(exist_ok=True)
             if source.is_dir():
