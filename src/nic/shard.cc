@@ -67,7 +67,9 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
       events_(events),
       wake_(std::move(wake)),
       next_number_(static_cast<std::uint32_t>(seed % kNumbers)),
-      up_(attachment.port.up) {}
+      up_(attachment.port.up) {
+  if (config.engine.congestion.on) link_->report_ip_headers();  // for the congestion mark
+}
 
 void Shard::poll(Time now, Acks acks) {
   if (!gate_.try_enter()) return;
