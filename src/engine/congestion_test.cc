@@ -202,7 +202,8 @@ TEST_F(Congestion, AProgramsRateLimitHoldsRequestsBackAndNothingElse) {
   EXPECT_NEAR(static_cast<double>(bytes), 62.5 * 500 * 1024 / (1024 + 62), 1100);
   now += 300us;
   a.engine.handle_timeout(now);
-  EXPECT_LE(bytes_within(a, 0us, now, mine, to_b), 3 * 1024U);  // the burst, and the one that is due
+  EXPECT_LE(bytes_within(a, 0us, now, mine, to_b),
+            3 * 1024U);  // the burst, and the one that is due
   // READ responses are no requests.
   ASSERT_TRUE(b.send({.id = 1,
                       .opcode = SendOpcode::kRead,

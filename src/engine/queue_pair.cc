@@ -112,7 +112,8 @@ void QueuePair::copy(const QpAttributes& from, std::uint32_t mask) {
   if ((mask & kMaskPath) != 0) {
     to.path = path_ = from.path;
     if (core_.config.congestion.on)
-      path_.traffic_class = static_cast<std::uint8_t>((path_.traffic_class & ~kEcnBits) | kEcnCapable);
+      path_.traffic_class =
+          static_cast<std::uint8_t>((path_.traffic_class & ~kEcnBits) | kEcnCapable);
   }
   if ((mask & kMaskPathMtu) != 0) to.path_mtu = from.path_mtu;
   if ((mask & kMaskTimeout) != 0) to.timeout = from.timeout;

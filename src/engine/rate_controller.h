@@ -12,15 +12,15 @@ namespace verbena::engine {
 /// Rates are in bits a second.
 struct CongestionConfig {
   bool on = false;
-  Duration cnp_interval = std::chrono::microseconds(50);     ///< N: between CNPs of a queue pair
-  std::uint64_t line_rate = 40'000'000'000;                  ///< what is sent at without CNPs
-  std::uint64_t min_rate = 10'000'000;                       ///< CNPs bring a rate no lower
-  std::uint32_t gain = 256;                                  ///< 1/g
-  Duration alpha_interval = std::chrono::microseconds(55);   ///< K, longer than N
+  Duration cnp_interval = std::chrono::microseconds(50);       ///< N: between CNPs of a queue pair
+  std::uint64_t line_rate = 40'000'000'000;                    ///< what is sent at without CNPs
+  std::uint64_t min_rate = 10'000'000;                         ///< CNPs bring a rate no lower
+  std::uint32_t gain = 256;                                    ///< 1/g
+  Duration alpha_interval = std::chrono::microseconds(55);     ///< K, longer than N
   Duration increase_interval = std::chrono::microseconds(55);  ///< T of the timer
-  std::uint64_t increase_bytes = 10 << 20;                   ///< B of the byte counter
-  std::uint64_t step = 40'000'000;                           ///< R_AI
-  std::uint64_t hyper_step = 400'000'000;                    ///< R_HAI
+  std::uint64_t increase_bytes = 10 << 20;                     ///< B of the byte counter
+  std::uint64_t step = 40'000'000;                             ///< R_AI
+  std::uint64_t hyper_step = 400'000'000;                      ///< R_HAI
 };
 
 /// The rate of a queue pair that is told of congestion: DCQCN's reaction point.
@@ -51,10 +51,10 @@ class RateController {
 
   const CongestionConfig& config_;
   bool limited_ = false;
-  std::uint64_t alpha_ = kOne;  ///< how much congestion there has been of late
-  std::uint64_t rate_ = 0;      ///< R_C
-  std::uint64_t target_ = 0;    ///< R_T: what recovery goes back to
-  std::uint64_t bytes_ = 0;     ///< since the byte counter's last event
+  std::uint64_t alpha_ = kOne;      ///< how much congestion there has been of late
+  std::uint64_t rate_ = 0;          ///< R_C
+  std::uint64_t target_ = 0;        ///< R_T: what recovery goes back to
+  std::uint64_t bytes_ = 0;         ///< since the byte counter's last event
   std::uint32_t timer_events_ = 0;  ///< since the last CNP, as the next one
   std::uint32_t byte_events_ = 0;
   Time next_decay_ = Time::max();  ///< alpha begins with the first CNP
