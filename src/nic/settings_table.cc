@@ -322,8 +322,8 @@ constexpr std::array kTable{
         "Mbit/s that a queue pair is taken to send at before the first CNP, and at most after it.",
         10, kMostMegabits),
     congestion<&CongestionConfig::min_rate, kMegabit>(
-        "transport.dcqcn_min_rate", "VERBENA_DCQCN_MIN_RATE", "Mbit/s below which CNPs bring no queue pair.",
-        10, kMostMegabits),
+        "transport.dcqcn_min_rate", "VERBENA_DCQCN_MIN_RATE",
+        "Mbit/s below which CNPs bring no queue pair.", 10, kMostMegabits),
     congestion<&CongestionConfig::cnp_interval>(
         "transport.dcqcn_cnp_interval", "VERBENA_DCQCN_CNP_INTERVAL",
         "The shortest time between two CNPs for a queue pair.", kMicrosecond, kSecond),

@@ -174,7 +174,7 @@ post write length=8
 )";
   const auto scenarios = parse_scenarios(kFalse);
   ASSERT_TRUE(scenarios) << scenarios.error().message;
-  EXPECT_EQ(scenarios->size(), 15U);
+  EXPECT_EQ(scenarios->size(), 17U);
   SimBench bench;
   std::uint32_t number = 0;
   EXPECT_EQ(bench.play([&](Bench& inside) {

@@ -13,11 +13,11 @@ namespace verbena::sim {
 /// A switch's port: a line with a queue before it, which marks as RED does for DCQCN (Zhu et al.,
 /// SIGCOMM 2015, section 3.1, "CP algorithm") and drops what does not fit.
 struct BottleneckPlan {
-  std::uint64_t rate = 10'000'000'000;        ///< bits a second
-  std::uint32_t queue_bytes = 256 << 10;      ///< beyond this it drops
-  std::uint32_t mark_from = 5 << 10;          ///< Kmin: below it nothing is marked,
-  std::uint32_t mark_all_from = 100 << 10;    ///< Kmax: above it everything,
-  std::uint32_t mark_ppm = 200'000;           ///< Pmax: in between up to so many of a million
+  std::uint64_t rate = 10'000'000'000;      ///< bits a second
+  std::uint32_t queue_bytes = 256 << 10;    ///< beyond this it drops
+  std::uint32_t mark_from = 5 << 10;        ///< Kmin: below it nothing is marked,
+  std::uint32_t mark_all_from = 100 << 10;  ///< Kmax: above it everything,
+  std::uint32_t mark_ppm = 200'000;         ///< Pmax: in between up to so many of a million
 };
 
 struct BottleneckCounters {

@@ -151,8 +151,8 @@ class CongestionRun {
                  plan.seed ^ 0xCC02),
         host_(scheduler_, network_, kNap, plan.seed ^ 0xCC03,
               [this](Scheduler::Group group, std::unique_ptr<link::Link> port) {
-                auto watch = std::make_unique<CnpWatch>(std::move(port),
-                                                        plan_.control.cnp_interval, report_);
+                auto watch = std::make_unique<CnpWatch>(std::move(port), plan_.control.cnp_interval,
+                                                        report_);
                 watches_[group] = watch.get();
                 return watch;
               }) {
@@ -221,14 +221,13 @@ void CongestionRun::play() {
   forge_cnps(1, plan_.early_cnps);
   advance_to(flows_[1].starts + plan_.settles);
   Bottleneck& line = network_.bottleneck(address_of(kReceiver));
-  report_.dropped = line.counters().dropped;
+  report_.unsettled = line.counters();
   line.clear_counters();
   const auto before = arrived();
   advance_to(flows_[1].starts + plan_.settles + plan_.looks);
   const auto after = arrived();
   for (std::size_t i = 0; i < kSenders; ++i) report_.bytes[i] = after[i] - before[i];
   report_.bottleneck = line.counters();
-  report_.dropped += report_.bottleneck.dropped;
   for (auto& station : stations_) station.reset();
 }
 

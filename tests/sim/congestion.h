@@ -19,10 +19,10 @@ struct CongestionPlan {
   engine::CongestionConfig control{};
   BottleneckPlan bottleneck{};
   Duration latency{2'000};
-  Duration head_start{};              ///< of the first sender
-  std::uint32_t early_cnps = 0;       ///< forged, for the second one as it starts: it begins slowly
-  bool reads = false;                 ///< the receiver READs instead of being written to
-  Duration settles{20'000'000};       ///< from the second one's start to where looking begins
+  Duration head_start{};         ///< of the first sender
+  std::uint32_t early_cnps = 0;  ///< forged, for the second one as it starts: it begins slowly
+  bool reads = false;            ///< the receiver READs instead of being written to
+  Duration settles{20'000'000};  ///< from the second one's start to where looking begins
   Duration looks{40'000'000};
 };
 
@@ -33,9 +33,9 @@ struct CongestionReport {
   // While it looked.
   std::array<std::uint64_t, 2> bytes{};  ///< that arrived from each sender, payload
   BottleneckCounters bottleneck{};
-  // In all.
-  std::uint64_t cnps = 0;
-  std::uint64_t dropped = 0;
+  // Before that.
+  BottleneckCounters unsettled{};
+  std::uint64_t cnps = 0;  ///< in all
 };
 
 [[nodiscard]] CongestionPlan make_congestion_plan(std::uint64_t seed);
