@@ -79,6 +79,7 @@ TEST_F(OnDemand, IsACapabilityOfEachTransport) {
                             IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC |
                             IBV_ODP_SUPPORT_SRQ_RECV;
   EXPECT_EQ(caps.per_transport_caps.rc_odp_caps, kAll);
+  EXPECT_EQ(attr.xrc_odp_caps, kAll);
   EXPECT_EQ(caps.per_transport_caps.uc_odp_caps,
             kAll & ~unsigned{IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC});
   EXPECT_EQ(caps.per_transport_caps.ud_odp_caps,

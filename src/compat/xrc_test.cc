@@ -185,6 +185,37 @@ class Xrc : public ::testing::Test {
   ibv_srq* other_srq = nullptr;
 };
 
+TEST_F(Xrc, AQueueFailsWithItsCompletionQueue) {
+  connect();
+  const std::uint32_t number = number_of(other_srq);
+  const auto send_one = [&] {
+    EXPECT_EQ(post(other_srq, 1, server.piece(0, 8)), 0);
+    EXPECT_EQ(send(number), 0);
+    return client.await().status;
+  };
+  for (int i = 0; i < other_cq->cqe; ++i) ASSERT_EQ(send_one(), IBV_WC_SUCCESS);
+  ASSERT_FALSE(next_event());
+  EXPECT_EQ(send_one(), IBV_WC_RETRY_EXC_ERR);  // nobody can be told, so its target has ended
+  const auto overrun = next_event();
+  ASSERT_TRUE(overrun);
+  EXPECT_EQ(overrun->event_type, IBV_EVENT_CQ_ERR);
+  EXPECT_EQ(overrun->element.cq, other_cq);
+  const auto failed = next_event();
+  ASSERT_TRUE(failed);
+  EXPECT_EQ(failed->event_type, IBV_EVENT_SRQ_ERR);
+  EXPECT_EQ(failed->element.srq, other_srq);
+  EXPECT_EQ(next_event().value().event_type, IBV_EVENT_QP_LAST_WQE_REACHED);
+  EXPECT_FALSE(next_event());
+
+  // Another target finds it as it is.
+  EXPECT_EQ(ibv_destroy_qp(server.qp), 0);
+  EXPECT_EQ(ibv_destroy_qp(client.qp), 0);
+  server.qp = make_target(server.context, domain);
+  client.qp = make_sender();
+  connect();
+  EXPECT_EQ(send_one(), IBV_WC_REM_OP_ERR);
+}
+
 TEST_F(Xrc, EachQueueCompletesIntoItsOwnCompletionQueue) {
   connect();
   ASSERT_EQ(post(srq, 1, server.piece(0, 100)), 0);

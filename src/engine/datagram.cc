@@ -30,6 +30,7 @@ void DatagramReceiver::handle(const wire::Packet& packet, const wire::Segment& s
   ReceiveSource& receives = *qp_.config().receives;
   const std::size_t total = wire::Grh::kSize + packet.payload.size();
   switch (receives.take(receive_, total)) {
+    case ReceiveSource::Taken::kFailed:
     case ReceiveSource::Taken::kNone: return qp_.count(&Counters::no_receive);
     case ReceiveSource::Taken::kTooShort: return qp_.count(&Counters::oversized_datagrams);
     case ReceiveSource::Taken::kYes: break;

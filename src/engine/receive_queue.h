@@ -32,10 +32,10 @@ struct ReceiveWqe {
 /// many.
 class ReceiveSource {
  public:
-  enum class Taken : std::uint8_t { kYes, kNone, kTooShort };
+  enum class Taken : std::uint8_t { kYes, kNone, kTooShort, kFailed };
 
   /// Moves the oldest request into `wqe` (whose vector has room for max_pieces()), unless there is
-  /// none or it holds fewer than `size` bytes: then it stays.
+  /// none, it holds fewer than `size` bytes or the source has failed for ever: then it stays.
   virtual Taken take(ReceiveWqe& wqe, std::uint64_t size = 0) = 0;
   [[nodiscard]] virtual std::uint32_t max_pieces() const = 0;
   [[nodiscard]] virtual bool shared() const = 0;

@@ -327,8 +327,8 @@ void Responder::execute_atomic_write(const wire::Packet& packet) {
       reth.address % kAtomicSize != 0) {
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   }
-  const auto bytes =
-      core_.memory.lookup_remote(reth.rkey, reth.address, kAtomicSize, kRemoteWrite, user());
+  const auto bytes = core_.memory.lookup_remote(reth.rkey, reth.address, kAtomicSize, kRemoteWrite,
+                                                user(target_.pd));
   const bool usable = bytes && reinterpret_cast<std::uintptr_t>(bytes->data()) % kAtomicSize == 0;
   if (usable && answers_.size() >= answers_limit_) return;
   if (!usable || !place(bytes->data(), packet.payload))

@@ -12,9 +12,14 @@ namespace verbena::engine {
 /// packet again later.
 bool Responder::take_receive() {
   if (receive_taken_) return true;
-  if (target_.receives->take(receive_) == ReceiveSource::Taken::kYes) {
+  const ReceiveSource::Taken taken = target_.receives->take(receive_);
+  if (taken == ReceiveSource::Taken::kYes) {
     receive_taken_ = true;
     return true;
+  }
+  if (taken == ReceiveSource::Taken::kFailed) {
+    refuse(wire::NakCode::kRemoteOperationalError, Status::kFatalError);
+    return false;
   }
   if (!qp_.reliable()) {
     qp_.count(&Counters::no_receive);

@@ -11,7 +11,7 @@ CompletionQueue::CompletionQueue(std::uint32_t capacity, CompletionChannel* chan
             pd != nullptr ? pd->memory : std::pmr::get_default_resource()),
       pd_(pd),
       channel_(channel),
-      listener_(listener),
+      listeners_{&listener},
       member_{.cookie = cookie, .ledger = &ledger_} {}
 
 CompletionQueue::~CompletionQueue() { silence(); }
@@ -34,8 +34,20 @@ bool CompletionQueue::complete(const engine::Completion& completion) {
     }
     overrun_.store(true, std::memory_order_release);
   }
-  listener_.overrun(*this);
+  const std::scoped_lock lock(listeners_mutex_);
+  for (OverrunListener* listener : listeners_) listener->overrun(*this);
   return false;
+}
+
+void CompletionQueue::add_listener(OverrunListener& listener) {
+  const std::scoped_lock lock(listeners_mutex_);
+  listeners_.push_back(&listener);
+  if (overrun()) listener.overrun(*this);
+}
+
+void CompletionQueue::remove_listener(OverrunListener& listener) noexcept {
+  const std::scoped_lock lock(listeners_mutex_);
+  std::erase(listeners_, &listener);
 }
 
 Result<std::uint32_t> CompletionQueue::take(std::span<engine::Completion> completions) {

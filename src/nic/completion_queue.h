@@ -19,7 +19,8 @@ namespace verbena::nic {
 
 class CompletionQueue;
 
-/// Whom a completion queue tells that it overflowed. Called with a shard held and no other lock.
+/// Whom a completion queue tells that it overflowed. Called with a shard held and the lock of the
+/// queue's listeners.
 class OverrunListener {
  public:
   virtual void overrun(CompletionQueue& cq) = 0;
@@ -61,6 +62,10 @@ class CompletionQueue final : public engine::CompletionSink {
   /// invalid_argument when more completions are waiting.
   [[nodiscard]] Result<void> resize(std::uint32_t capacity);
 
+  /// Tells one more, at once when it happened before.
+  void add_listener(OverrunListener& listener);
+  void remove_listener(OverrunListener& listener) noexcept;
+
   [[nodiscard]] std::uint32_t capacity() const;
   [[nodiscard]] bool overrun() const { return overrun_.load(std::memory_order_acquire); }
   [[nodiscard]] EventLedger& ledger() { return ledger_; }
@@ -96,7 +101,8 @@ class CompletionQueue final : public engine::CompletionSink {
   std::atomic<bool> overrun_{false};
   Armed armed_ = Armed::kNo;
   CompletionChannel* channel_;
-  OverrunListener& listener_;
+  std::mutex listeners_mutex_;  ///< guards them, and is held while they are told
+  std::vector<OverrunListener*> listeners_;
   EventLedger ledger_;
   ChannelMember member_;
 };

@@ -41,6 +41,7 @@ class DrivenNic final : public Driven {
   [[nodiscard]] std::span<const int> descriptors() const override { return nic_.descriptors(); }
   [[nodiscard]] bool polled(Time now) const override { return nic_.polled(now); }
   [[nodiscard]] bool polled_lately(Time now) const override { return nic_.polled_lately(now); }
+  void raise_fatal() override { nic_.raise_fatal(); }
 
  private:
   Nic& nic_;
@@ -245,7 +246,9 @@ void LiveHost::release(Nic& nic) {
   impl_->runner.release(*driven);
 }
 
-void LiveHost::wake(Nic&) { impl_->runner.wake(); }
+void LiveHost::wake(Nic& nic) {
+  if (!impl_->runner.wake()) nic.raise_fatal();
+}
 
 engine::PeerWatch* LiveHost::peers() { return impl_.get(); }
 

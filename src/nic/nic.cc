@@ -215,5 +215,9 @@ std::optional<Time> Nic::next_timeout(std::optional<Time> at_latest) const {
 std::span<const int> Nic::descriptors() const { return impl_->shards.front()->descriptors(); }
 bool Nic::polled(Time now) const { return impl_->poll_state.polled(now); }
 bool Nic::polled_lately(Time now) const { return impl_->poll_state.polled_lately(now); }
+void Nic::raise_fatal() {
+  if (impl_->failed.exchange(true)) return;
+  impl_->async_events.raise(AsyncEvent{.kind = AsyncKind::kDeviceFatal}, nullptr);
+}
 
 }  // namespace verbena::nic

@@ -201,6 +201,8 @@ class Nic {
   [[nodiscard]] bool polled(Time now) const;
   /// Some thread polled within the last millisecond.
   [[nodiscard]] bool polled_lately(Time now) const;
+  /// It cannot work any more, and the program is told once, by an event. Any locks may be held.
+  void raise_fatal();
 
  private:
   struct Impl;

@@ -66,6 +66,7 @@ struct Nic::Impl final : OverrunListener {
   NicConfig config;
   engine::KeyTable keys;
   AsyncEvents async_events;
+  std::atomic<bool> failed{false};
   DeviceMemoryPool device_memory;
   PollState poll_state;
   std::function<void()> wake;  ///< set before the first object is made

@@ -58,6 +58,7 @@ Result<void> Nic::Impl::enter_domain(SharedReceiveQueue& srq) {
     if (low == 0 || !srq_numbers.insert(number).second) continue;
     srq.number = number;
     srq.cq()->complete_from(receives.home());
+    srq.cq()->add_listener(srq);
     shard.run(host.now(), [&] {
       receives.insert(number, {.receives = &srq, .completions = srq.cq(), .pd = srq.pd()->number});
     });
@@ -70,6 +71,7 @@ Result<void> Nic::Impl::enter_domain(SharedReceiveQueue& srq) {
 
 void Nic::Impl::leave_domain(SharedReceiveQueue& srq) {
   if (srq_numbers.erase(srq.number) == 0) return;  // it was left when its events were waited for
+  srq.cq()->remove_listener(srq);
   XrcReceives& receives = *srq.domain()->receives;
   Shard& shard = *shards[receives.home()];
   shard.run(host.now(), [&] { receives.erase(srq.number); });

@@ -142,13 +142,13 @@ void Runner::unwatch(int fd) {
   std::erase_if(watches_, [fd](const Watch& watch) { return watch.fd == fd; });
 }
 
-void Runner::wake() {
-  if (ledger_.forked()) return;
+bool Runner::wake() {
+  if (ledger_.forked()) return true;
   pending_.store(true);
   // Either the runner sees the flag before it sleeps, or this sees that it sleeps.
-  if (!sleeping_.load() || !sleeping_.exchange(false)) return;
+  if (!sleeping_.load() || !sleeping_.exchange(false)) return true;
   const std::uint64_t one = 1;
-  static_cast<void>(sys::write(doorbell_.get(), &one, sizeof one));
+  return sys::write(doorbell_.get(), &one, sizeof one) >= 0 || errno != EBADF;
 }
 
 void* Runner::thread_main(void* self) {
@@ -294,11 +294,13 @@ void Runner::sleep(Time until) {
 /// The program closed what it does not know, past the C library. What is sent fails from now on,
 /// and connections end as if the peer were silent: their time-outs still pass.
 void Runner::miss_descriptors() {
-  if (!std::exchange(missed_, true))
+  if (!std::exchange(missed_, true)) {
     log(LogLevel::kError,
         "the program closed descriptors of the NIC, which cannot work without them: its "
-        "connections "
-        "end when their retries are used up");
+        "connections end when their retries are used up");
+    const std::scoped_lock lock(mutex_);
+    for (Entry& entry : entries_) entry.driven->raise_fatal();
+  }
   const timespec pause{.tv_sec = 0, .tv_nsec = kBackOff.count()};
   sys::ppoll(nullptr, 0, &pause);
 }

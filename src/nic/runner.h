@@ -22,7 +22,7 @@
 
 namespace verbena::nic {
 
-/// What the runner drives: a NIC, by the four functions of Nic of the same names.
+/// What the runner drives: a NIC, by its functions of the same names.
 class Driven {
  public:
   Driven() = default;
@@ -34,6 +34,7 @@ class Driven {
   [[nodiscard]] virtual std::span<const int> descriptors() const = 0;
   [[nodiscard]] virtual bool polled(Time now) const = 0;
   [[nodiscard]] virtual bool polled_lately(Time now) const = 0;
+  virtual void raise_fatal() = 0;
 };
 
 /// The process's one background thread, "verbena-runner": it drives NICs while no application
@@ -70,8 +71,9 @@ class Runner final : public Watcher {
   [[nodiscard]] Result<void> adopt(Driven& driven);
   /// On return the runner does not touch it any more.
   void release(Driven& driven);
-  /// Somebody has something to do for the runner: a store and a load when it is awake.
-  void wake();
+  /// Somebody has something to do for the runner: a store and a load when it is awake. False when
+  /// it cannot be woken any more: the program closed its descriptors.
+  bool wake();
 
   Result<void> watch(int fd, std::function<void()> readable) override;
   void unwatch(int fd) override;

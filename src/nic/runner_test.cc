@@ -2,12 +2,17 @@
 #include "nic/runner.h"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 #include "nic/fork_ledger.h"
 
@@ -63,6 +68,7 @@ class FakeNic final : public Driven {
     return is_polled.load();
   }
   [[nodiscard]] bool polled_lately(Time) const override { return is_polled.load(); }
+  void raise_fatal() override { failures.fetch_add(1); }
   void arrive() {
     const std::uint64_t one = 1;
     ASSERT_EQ(sys::write(fd_.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
@@ -74,6 +80,7 @@ class FakeNic final : public Driven {
   std::atomic<Time> timeout{Time::max()};
   std::atomic<Time> fired_at{Time::min()};
   std::atomic<bool> is_polled{false};
+  std::atomic<int> failures{0};
   std::function<void()> in_progress;
 
  private:
@@ -258,6 +265,7 @@ class StuckNic final : public Driven {
   [[nodiscard]] std::span<const int> descriptors() const override { return {&number_, 1}; }
   [[nodiscard]] bool polled(Time) const override { return false; }
   [[nodiscard]] bool polled_lately(Time) const override { return lately_; }
+  void raise_fatal() override {}
 
   std::atomic<int> calls{0};
 
@@ -307,6 +315,7 @@ class FloodedNic final : public Driven {
   [[nodiscard]] std::span<const int> descriptors() const override { return {&number_, 1}; }
   [[nodiscard]] bool polled(Time) const override { return false; }
   [[nodiscard]] bool polled_lately(Time) const override { return false; }
+  void raise_fatal() override {}
 
   std::atomic<int> calls{0};
 
@@ -386,6 +395,31 @@ TEST_F(RunnerTest, ManyThreadsAtOnce) {
       }
     });
   for (std::thread& thread : threads) thread.join();
+}
+
+/// Numbers of this process's descriptors of a kind: what their links in /proc read.
+std::vector<int> descriptors_of(const std::string& kind) {
+  std::vector<int> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(entry.path(), gone) == kind)
+      found.push_back(std::stoi(entry.path().filename()));
+  }
+  return found;
+}
+
+TEST(Runner, WhoClosesItsDescriptorsIsTold) {
+  ForkLedger ledger;
+  const std::vector<int> others = descriptors_of("anon_inode:[eventpoll]");
+  Runner runner(&now, ledger);
+  FakeNic nic;
+  ASSERT_TRUE(runner.adopt(nic));
+  for (const int fd : descriptors_of("anon_inode:[eventpoll]")) {
+    if (std::ranges::find(others, fd) == others.end()) ::syscall(SYS_close, fd);
+  }
+  EXPECT_TRUE(runner.wake());  // out of its sleep
+  EXPECT_TRUE(comes([&] { return nic.failures.load() == 1; }));
+  runner.release(nic);
 }
 
 TEST(Runner, WithoutWorkThereIsNoThread) {

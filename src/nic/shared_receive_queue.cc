@@ -50,6 +50,7 @@ SrqAttributes SharedReceiveQueue::attributes() const {
 }
 
 engine::ReceiveSource::Taken SharedReceiveQueue::take(engine::ReceiveWqe& wqe, std::uint64_t size) {
+  if (cq_ != nullptr && cq_->overrun()) return Taken::kFailed;
   std::unique_lock lock(mutex_);
   const Taken taken = queue_->take(wqe, size);
   const bool runs_out = taken == Taken::kYes && queue_->size() < limit_;
@@ -57,6 +58,10 @@ engine::ReceiveSource::Taken SharedReceiveQueue::take(engine::ReceiveWqe& wqe, s
   lock.unlock();
   if (runs_out) events_.raise({.kind = AsyncKind::kSrqLimitReached, .cookie = cookie_}, &ledger_);
   return taken;
+}
+
+void SharedReceiveQueue::overrun(CompletionQueue&) {
+  events_.raise({.kind = AsyncKind::kSrqError, .cookie = cookie_}, &ledger_);
 }
 
 }  // namespace verbena::nic

@@ -8,17 +8,19 @@
 #include "base/result.h"
 #include "engine/receive_queue.h"
 #include "nic/async_events.h"
+#include "nic/completion_queue.h"
 #include "nic/event_ledger.h"
 #include "nic/objects.h"
 
 namespace verbena::nic {
 
 /// Receives that many queue pairs take from, in the order in which they were posted, and the limit
-/// below which the program is told that they are running out.
+/// below which the program is told that they are running out. An XRC queue, which has a completion
+/// queue, fails with that one.
 ///
 /// Threads: all calls are safe from any thread. Its lock is taken by posters, who hold nothing
 /// else, and by holders of shards.
-class SharedReceiveQueue final : public engine::ReceiveSource {
+class SharedReceiveQueue final : public engine::ReceiveSource, public OverrunListener {
  public:
   /// `events` outlives it; `cookie` is what they name.
   SharedReceiveQueue(const SrqInit& init, void* cookie, AsyncEvents& events);
@@ -38,6 +40,7 @@ class SharedReceiveQueue final : public engine::ReceiveSource {
   [[nodiscard]] std::uint32_t max_pieces() const override { return max_sge_; }
   [[nodiscard]] bool shared() const override { return true; }
   void clear() override {}
+  void overrun(CompletionQueue& cq) override;
 
   [[nodiscard]] ProtectionDomain* pd() const { return pd_; }
   /// Of an XRC queue: its domain, its completion queue; null for a basic one.

@@ -255,7 +255,7 @@ def run_as_nobody(script, build, arguments):
         copy = pathlib.Path(folder)
         (copy / "build").mkdir()
         for part in ("bin/verbena", "bin/verbs_check", "bin/verbs_check_linked", "bin/wire_check",
-                     "bin/lost_memory", "bin/process_life", "lib"):
+                     "bin/lost_memory", "bin/process_life", "bin/async_events", "bin/each_verb", "lib"):
             source, target = build / part, copy / "build" / part
             target.parent.mkdir(exist_ok=True)
             if source.is_dir():

@@ -34,42 +34,48 @@ struct ibv_context* loop_open_device(void) {
   return context;
 }
 
-static void create_qp(struct loop* loop, int which) {
+struct ibv_qp* loop_create_qp(const struct loop* loop, struct ibv_srq* srq) {
   struct ibv_qp_init_attr init = {0};
   init.send_cq = loop->cq;
   init.recv_cq = loop->cq;
+  init.srq = srq;
   init.qp_type = IBV_QPT_RC;
-  init.cap.max_send_wr = init.cap.max_recv_wr = 4;
+  init.cap.max_send_wr = init.cap.max_recv_wr = kLoopDepth;
   init.cap.max_send_sge = init.cap.max_recv_sge = 1;
-  loop->qp[which] = ibv_create_qp(loop->pd, &init);
-  need(loop->qp[which] != NULL, "ibv_create_qp");
+  struct ibv_qp* qp = ibv_create_qp(loop->pd, &init);
+  need(qp != NULL, "ibv_create_qp");
   struct ibv_qp_attr attributes = {0};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.port_num = 1;
-  need(ibv_modify_qp(loop->qp[which], &attributes,
+  need(ibv_modify_qp(qp, &attributes,
                      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0,
        "ibv_modify_qp to INIT");
+  return qp;
 }
 
-static void connect_qp(struct loop* loop, int which) {
+void loop_to_rtr(const struct loop* loop, struct ibv_qp* qp, uint32_t peer) {
   struct ibv_qp_attr attributes = {0};
   attributes.qp_state = IBV_QPS_RTR;
   attributes.path_mtu = IBV_MTU_1024;
-  attributes.dest_qp_num = loop->qp[1 - which]->qp_num;
+  attributes.dest_qp_num = peer;
   attributes.min_rnr_timer = 12;
   attributes.ah_attr.is_global = 1;
   attributes.ah_attr.port_num = 1;
   attributes.ah_attr.grh.hop_limit = 64;
   need(ibv_query_gid(loop->context, 1, 0, &attributes.ah_attr.grh.dgid) == 0, "ibv_query_gid");
-  need(ibv_modify_qp(loop->qp[which], &attributes,
+  need(ibv_modify_qp(qp, &attributes,
                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0,
        "ibv_modify_qp to RTR");
+}
+
+void loop_to_rts(struct ibv_qp* qp) {
+  struct ibv_qp_attr attributes = {0};
   attributes.qp_state = IBV_QPS_RTS;
   attributes.timeout = 14;
   attributes.retry_cnt = 3;
   attributes.rnr_retry = 7;
-  need(ibv_modify_qp(loop->qp[which], &attributes,
+  need(ibv_modify_qp(qp, &attributes,
                      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                          IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0,
        "ibv_modify_qp to RTS");
@@ -83,14 +89,17 @@ void loop_open(struct loop* loop) {
   need(loop->pd != NULL, "ibv_alloc_pd");
   loop->channel = ibv_create_comp_channel(loop->context);
   need(loop->channel != NULL, "ibv_create_comp_channel");
-  loop->cq = ibv_create_cq(loop->context, 16, NULL, loop->channel, 0);
+  loop->cq = ibv_create_cq(loop->context, kLoopCq, NULL, loop->channel, 0);
   need(loop->cq != NULL, "ibv_create_cq");
   loop->buffer = malloc(kLoopBuffer);
   need(loop->buffer != NULL, "malloc");
   loop->mr = ibv_reg_mr(loop->pd, loop->buffer, kLoopBuffer, (int)IBV_ACCESS_LOCAL_WRITE);
   need(loop->mr != NULL, "ibv_reg_mr");
-  for (int i = 0; i < 2; ++i) create_qp(loop, i);
-  for (int i = 0; i < 2; ++i) connect_qp(loop, i);
+  for (int i = 0; i < 2; ++i) loop->qp[i] = loop_create_qp(loop, NULL);
+  for (int i = 0; i < 2; ++i) {
+    loop_to_rtr(loop, loop->qp[i], loop->qp[1 - i]->qp_num);
+    loop_to_rts(loop->qp[i]);
+  }
 }
 
 void loop_close(struct loop* loop) {

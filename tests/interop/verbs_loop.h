@@ -8,7 +8,7 @@
 // Two queue pairs of one process, connected to each other: the least that shows that the NIC works.
 // Whatever fails ends the process with a sentence and status 1, unless it says otherwise.
 
-enum { kLoopBuffer = 4096 };
+enum { kLoopBuffer = 4096, kLoopDepth = 4, kLoopCq = 16 };
 
 struct loop {
   struct ibv_context* context;
@@ -27,6 +27,11 @@ void need(int good, const char* what);
 struct ibv_context* loop_open_device(void);
 void loop_open(struct loop* loop);
 void loop_close(struct loop* loop);
+// An INIT queue pair of the loop's type and sizes; `srq` may be null.
+struct ibv_qp* loop_create_qp(const struct loop* loop, struct ibv_srq* srq);
+// Takes a queue pair from INIT to RTR, and from there to RTS.
+void loop_to_rtr(const struct loop* loop, struct ibv_qp* qp, uint32_t peer);
+void loop_to_rts(struct ibv_qp* qp);
 // Sends some bytes from one queue pair to the other and waits; returns the send's status.
 enum ibv_wc_status loop_send(struct loop* loop);
 
