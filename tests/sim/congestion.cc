@@ -268,7 +268,7 @@ void CongestionRun::advance_to(Time until) {
     for (Flow& flow : flows_) advance(flow);
     scheduler_.sleep(std::min(kPoll, until - scheduler_.now()));
     for (const auto& station : stations_) {
-      std::array<engine::Completion, 2 * kDepth> completions;
+      std::array<engine::Completion, std::size_t{2} * kDepth> completions;
       const auto count = station->nic->poll(station->cq, completions);
       if (!count) return scheduler_.fail("a completion queue overflowed");
       for (const engine::Completion& completion : std::span(completions).first(*count)) {
@@ -335,7 +335,7 @@ std::string judge(const CongestionPlan& plan, const CongestionReport& report) {
   }
   if (report.bottleneck.dropped != 0)
     return fmt::format("{} packets were dropped", report.bottleneck.dropped);
-  if (report.bottleneck.longest_queue > plan.bottleneck.queue_bytes / 4 * 3)
+  if (report.bottleneck.longest_queue > std::uint64_t{plan.bottleneck.queue_bytes} * 3 / 4)
     return fmt::format("the queue grew to {} bytes", report.bottleneck.longest_queue);
   return {};
 }
