@@ -35,6 +35,7 @@ void set_operations(verbs_context& context) {
   context.create_srq_ex = &create_srq_ex;
   context.create_qp_ex = &create_qp_ex;
   context.open_qp = &open_qp;
+  context.modify_qp_rate_limit = &modify_qp_rate_limit;
   context.open_xrcd = &open_xrcd;
   context.close_xrcd = &close_xrcd;
   context.get_srq_num = &get_srq_num;

@@ -65,6 +65,9 @@ std::vector<std::pair<std::string, std::uint64_t>> counter_files(const nic::Port
       {"hw_counters/retry_rnr_exceeded_err", counters.rnr_retry_exceeded},
       {"hw_counters/send_err", counters.send_drops},
       {"hw_counters/link_downed", port.state.downs},
+      {"hw_counters/np_ecn_marked_roce_packets", counters.marked},
+      {"hw_counters/np_cnp_sent", counters.cnps_sent},
+      {"hw_counters/rp_cnp_handled", counters.cnps_handled},
       {"hw_counters/rdma_sends", counters.sends_completed},
       {"hw_counters/rdma_recvs", counters.receives_completed},
       // How many milliseconds old the numbers may be: they are read anew each time.

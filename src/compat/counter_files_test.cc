@@ -26,6 +26,9 @@ TEST(CounterFiles, InfiniBandAndSoftRoceNames) {
   port.counters.rnr_retry_exceeded.add(1);
   port.counters.bad_icrc.add(5);
   port.counters.wrong_pkey.add(6);
+  port.counters.marked.add(8);
+  port.counters.cnps_sent.add(9);
+  port.counters.cnps_handled.add(10);
   auto files = files_of(port);
   EXPECT_EQ(files["counters/port_xmit_data"], 1000U);
   EXPECT_EQ(files["counters/port_rcv_packets"], 7U);
@@ -39,6 +42,9 @@ TEST(CounterFiles, InfiniBandAndSoftRoceNames) {
   EXPECT_EQ(files["hw_counters/rcvd_seq_err"], 2U);
   EXPECT_EQ(files["hw_counters/retry_rnr_exceeded_err"], 1U);
   EXPECT_EQ(files["hw_counters/bad_icrc"], 5U);
+  EXPECT_EQ(files["hw_counters/np_ecn_marked_roce_packets"], 8U);
+  EXPECT_EQ(files["hw_counters/np_cnp_sent"], 9U);
+  EXPECT_EQ(files["hw_counters/rp_cnp_handled"], 10U);
 }
 
 TEST(CounterFiles, AllOfOursAreThere) {

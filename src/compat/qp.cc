@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Queue pairs: ibv_create_qp(3), ibv_create_qp_ex(3), ibv_open_qp(3), ibv_modify_qp(3),
-// ibv_query_qp(3).
+// ibv_modify_qp_rate_limit(3), ibv_query_qp(3).
 #include "compat/errno.h"
 #include "compat/objects.h"
 #include "compat/qp_attributes.h"
+#include "compat/query.h"
 #include "compat/real.h"
 #include "compat/work_builder.h"
 
@@ -174,6 +175,20 @@ Result<void> modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
   return {};
 }
 
+/// The typical size of a packet is a hint for schedulers that count packets; this one counts bytes.
+Result<void> limit_rate(const Qp& qp, const ibv_qp_rate_limit_attr& attr) {
+  static_cast<void>(VERBENA_TRY(alive(qp.qp_base.context)));
+  if (attr.comp_mask != 0) return fail(std::errc::invalid_argument, "unknown comp_mask");
+  if (attr.rate_limit > kMaxRateLimit)
+    return fail(std::errc::invalid_argument, "the rate limit is above the device's");
+  if (attr.rate_limit == 0 && (attr.max_burst_sz != 0 || attr.typical_pkt_sz != 0))
+    return fail(std::errc::invalid_argument, "a burst or a packet size without a rate limit");
+  engine::QpAttributes attributes;
+  attributes.rate_limit = attr.rate_limit;
+  attributes.rate_burst = attr.max_burst_sz;
+  return qp.nic->modify_qp(qp.pair, attributes, engine::kMaskRateLimit);
+}
+
 Result<void> query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr* init) {
   static_cast<void>(VERBENA_TRY(alive(qp.qp_base.context)));
   attr = from_engine(qp, qp.nic->query_qp(qp.pair));
@@ -200,6 +215,10 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) noexcept {
 
 ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) noexcept {
   return pointer_of("ibv_open_qp", [&] { return open_target(context, *attr); });
+}
+
+int modify_qp_rate_limit(ibv_qp* qp, ibv_qp_rate_limit_attr* attr) noexcept {
+  return status_of("ibv_modify_qp_rate_limit", [&] { return limit_rate(Qp::of(qp), *attr); });
 }
 
 VERBENA_EXPORT ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {

@@ -41,7 +41,7 @@ static_assert(state_of(engine::QpState::kSqd) == IBV_QPS_SQD);
 static_assert(state_of(engine::QpState::kSqe) == IBV_QPS_SQE);
 static_assert(state_of(engine::QpState::kErr) == IBV_QPS_ERR);
 
-constexpr std::uint32_t kKnownMask = (1u << 21) - 1;
+constexpr std::uint32_t kKnownMask = ((1u << 21) - 1) | IBV_QP_RATE_LIMIT;
 
 // Programs set for XRC queue pairs what they set for RC, and Linux passes over the other
 // direction's part of it.
@@ -71,6 +71,8 @@ Result<void> check_values(const Qp& qp, const ibv_qp_attr& attr, std::uint32_t m
   if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && attr.max_rd_atomic > config.limits.max_rd_atomic) {
     return fail(std::errc::invalid_argument, "max_rd_atomic is above the device's limit");
   }
+  if ((mask & IBV_QP_RATE_LIMIT) != 0 && attr.rate_limit > kMaxRateLimit)
+    return fail(std::errc::invalid_argument, "the rate limit is above the device's");
   if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 &&
       attr.max_dest_rd_atomic > config.limits.max_rd_atomic) {
     return fail(std::errc::invalid_argument, "max_dest_rd_atomic is above the device's limit");
@@ -113,6 +115,7 @@ Result<engine::QpAttributes> to_engine(const Qp& qp, const ibv_qp_attr& attr, st
   to.max_dest_rd_atomic = attr.max_dest_rd_atomic;
   to.min_rnr_timer = attr.min_rnr_timer;
   to.destination_qp = attr.dest_qp_num;
+  if ((mask & IBV_QP_RATE_LIMIT) != 0) to.rate_limit = attr.rate_limit;
   return to;
 }
 
@@ -138,6 +141,7 @@ ibv_qp_attr from_engine(const Qp& qp, const engine::QpAttributes& attributes) {
   to.timeout = attributes.timeout;
   to.retry_cnt = attributes.retry_count;
   to.rnr_retry = attributes.rnr_retry;
+  to.rate_limit = attributes.rate_limit;
   return to;
 }
 

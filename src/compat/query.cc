@@ -163,6 +163,8 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
     all.hca_core_clock = kClockKilohertz;
     all.phys_port_cnt_ex = kPort;
     all.odp_caps = describe_paging();
+    all.packet_pacing_caps = {
+        .qp_rate_limit_min = 1, .qp_rate_limit_max = kMaxRateLimit, .supported_qpts = kRateLimited};
     all.xrc_odp_caps = all.odp_caps.per_transport_caps.rc_odp_caps;
     all.max_dm_size = ours.nic->config().limits.max_dm_size;
     write_sized(attr, size, all);

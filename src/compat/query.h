@@ -21,6 +21,10 @@ inline constexpr std::uint16_t kDefaultPkey = 0xFFFF;
 inline constexpr std::uint32_t kMaxMessage = 1u << 31;  ///< C9-94
 inline constexpr std::uint64_t kClockKilohertz =
     1'000'000;  ///< completions are stamped in nanoseconds
+inline constexpr std::uint32_t kMaxRateLimit = 1'000'000'000;  ///< kbit/s: above any line
+/// Whatever sends requests can be held to a rate.
+inline constexpr std::uint32_t kRateLimited =
+    1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD | 1u << IBV_QPT_XRC_SEND;
 
 // A port must name a width and a speed of the InfiniBand tables; 4X QDR, 40 Gb/s, is the order of
 // what a core moves.

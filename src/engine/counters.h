@@ -44,6 +44,11 @@ struct Counters {
   Counter out_of_sequence;  ///< requests
   Counter ghost_responses;  ///< nobody waits for them
 
+  // Congestion control.
+  Counter marked;  ///< packets that came with the congestion mark
+  Counter cnps_sent;
+  Counter cnps_handled;
+
   // Work requests that failed, by the status of their completion.
   Counter flushed;
   Counter retry_exceeded;
@@ -107,6 +112,9 @@ inline constexpr std::array<CounterEntry, kCounters> kCounterTable = {{
     {"duplicates", &Counters::duplicates},
     {"out_of_sequence", &Counters::out_of_sequence},
     {"ghost_responses", &Counters::ghost_responses},
+    {"marked", &Counters::marked},
+    {"cnps_sent", &Counters::cnps_sent},
+    {"cnps_handled", &Counters::cnps_handled},
     {"flushed", &Counters::flushed},
     {"retry_exceeded", &Counters::retry_exceeded},
     {"rnr_retry_exceeded", &Counters::rnr_retry_exceeded},

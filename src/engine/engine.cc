@@ -197,8 +197,10 @@ bool Engine::Impl::handle(const wire::Segment& segment, Time now) {
     ++core.counters.malformed;
     return false;
   }
-  if (packet->info().transport == wire::Transport::kCnp) return false;  // congestion control is off
+  const bool notifies = packet->info().transport == wire::Transport::kCnp;
+  if (notifies && !core.config.congestion.on) return false;
   if (QueuePair* const qp = find(packet->bth.destination_qp); qp != nullptr) {
+    if (notifies) return qp->handle_cnp(*packet, segment, now);
     if (!qp->handle(*packet, segment, now)) return false;
     touched(*qp);
     return true;

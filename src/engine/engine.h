@@ -11,6 +11,7 @@
 #include "engine/counters.h"
 #include "engine/memory.h"
 #include "engine/qp_state.h"
+#include "engine/rate_controller.h"
 #include "engine/receive_queue.h"
 #include "engine/send_queue.h"
 #include "engine/work.h"
@@ -83,6 +84,9 @@ struct EngineConfig {
   /// says that the peer is gone: for processes that stand in a debugger.
   bool patient = false;
   PeerWatch* peers = nullptr;  ///< outlives the engine; null: nothing is known
+  /// On: connected queue pairs send ECN-capable packets, answer marked ones with CNPs and go by the
+  /// CNPs that they get. What comes must tell its traffic class (`link/link.h`).
+  CongestionConfig congestion{};
 };
 
 /// The longest pause of a patient requester, unless what the program asked for is longer.

@@ -53,8 +53,10 @@ class Victim {
   void packet(ConstBytes input, std::uint8_t mend) {
     std::vector<std::byte> bytes(input.begin(), input.end());
     if (bytes.size() >= wire::Bth::kSize) mend_fields(bytes, mend);
-    const wire::Address& to = (mend & 0x80) != 0 ? group_ : self_;
-    const wire::Segment segment{.datagram = bytes, .path = {.source = peer_, .destination = to}};
+    const wire::Path path{.source = peer_,
+                          .destination = (mend & 0x80) != 0 ? group_ : self_,
+                          .traffic_class = static_cast<std::uint8_t>((mend & 0x40) != 0 ? 3 : 0)};
+    const wire::Segment segment{.datagram = bytes, .path = path};
     engine_.handle_batch(std::span(&segment, 1), now_);
     now_ += std::chrono::milliseconds((mend & 0x40) != 0 ? 100 : 0);
     engine_.handle_timeout(now_);
@@ -169,7 +171,8 @@ class Victim {
   std::vector<std::byte> memory_ = std::vector<std::byte>(kRegion + 2 * kGuard, kCanary);
   KeyTable keys_{16, 1};
   Counters counters_;
-  Engine engine_{EngineConfig{.max_qp = 2, .max_pieces = 4}, keys_, counters_};
+  Engine engine_{EngineConfig{.max_qp = 2, .max_pieces = 4, .congestion = {.on = true}}, keys_,
+                 counters_};
   std::uint32_t key_ = 0;
   SendQueue rc_sends_{16, 4, 0};
   SendQueue ud_sends_{16, 4, 0};

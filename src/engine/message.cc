@@ -106,7 +106,7 @@ std::expected<void, MemoryError> send_part(TrainBatch& batch, const MemoryLookup
     pieces = *gathered;
   }
   wire::Train& train = batch.next();
-  train.path = &qp.attributes().path;
+  train.path = &qp.path();
   fill_headers(train, qp, wqe, part);
   train.count = part.count;
   train.segment_size = mtu;

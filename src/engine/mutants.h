@@ -59,6 +59,9 @@ enum class Mutant : std::uint8_t {
   kWindowTooWide,             ///< a window opens its region to the end
   kUcGapIgnored,              ///< UC: a message goes on behind a gap
   kUcReceiveLost,             ///< UC: the receive of a dropped message is gone
+  kCnpIgnored,                ///< a CNP leaves the rate as it is
+  kCnpForEachMark,            ///< every marked packet is answered with a CNP
+  kRateStaysCut,              ///< what a CNP took from a rate never comes back
   kLastMutant,
 };
 
@@ -112,6 +115,9 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::k
         "window-too-wide",
         "uc-gap-ignored",
         "uc-receive-lost",
+        "cnp-ignored",
+        "cnp-for-each-mark",
+        "rate-stays-cut",
 };
 
 #ifdef VERBENA_MUTANTS

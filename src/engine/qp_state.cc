@@ -29,19 +29,21 @@ constexpr std::uint32_t kDatagramInit = kMaskPkeyIndex | kMaskPort | kMaskQkey;
 constexpr std::uint32_t kConnect = kMaskPath | kMaskPathMtu | kMaskDestinationQp | kMaskRqPsn;
 constexpr std::uint32_t kConnectOptional = kMaskAlternatePath | kMaskAccess | kMaskPkeyIndex;
 constexpr std::uint32_t kUcRunning =
-    kMaskCurrentState | kMaskAlternatePath | kMaskAccess | kMaskPathMigration;
+    kMaskCurrentState | kMaskAlternatePath | kMaskAccess | kMaskPathMigration | kMaskRateLimit;
 constexpr std::uint32_t kRcRunning = kUcRunning | kMaskMinRnrTimer;
+constexpr std::uint32_t kTargetRunning = kRcRunning & ~kMaskRateLimit;
 /// What RC has for either direction, which the XRC types share out between them.
 constexpr std::uint32_t kResponderRoom = kMaskMaxDestRdAtomic | kMaskMinRnrTimer;
 constexpr std::uint32_t kRequesterRoom = kMaskMaxRdAtomic | kMaskRetryCount | kMaskRnrRetry;
 constexpr std::uint32_t kReliableDrained = kMaskPort | kMaskPath | kMaskTimeout |
                                            kMaskAlternatePath | kMaskAccess | kMaskPkeyIndex |
                                            kMaskPathMigration;
-constexpr std::uint32_t kDatagramRunning = kMaskCurrentState | kMaskQkey;
+constexpr std::uint32_t kDatagramRunning = kMaskCurrentState | kMaskQkey | kMaskRateLimit;
 
 // ibv_modify_qp(3) gives the required ones; the optional ones are those of the IBA's table of queue
 // pair state transition properties. The XRC types have RC's without what only the other direction
-// needs, as in Linux.
+// needs, as in Linux. Whatever sends requests takes a rate limit where it runs, which Linux has for
+// raw packets only.
 constexpr std::array kTable = {
     Row{.from = QpState::kReset,
         .to = QpState::kInit,
@@ -70,14 +72,14 @@ constexpr std::array kTable = {
         .uc = {kMaskSqPsn, kUcRunning},
         .rc = {kMaskSqPsn | kMaskTimeout | kRequesterRoom, kRcRunning},
         .xrc_send = {kMaskSqPsn | kMaskTimeout | kRequesterRoom, kUcRunning},
-        .xrc_receive = {kMaskSqPsn | kMaskTimeout, kRcRunning}},
+        .xrc_receive = {kMaskSqPsn | kMaskTimeout, kTargetRunning}},
     Row{.from = QpState::kRts,
         .to = QpState::kRts,
         .ud = {0, kDatagramRunning},
         .uc = {0, kUcRunning},
         .rc = {0, kRcRunning},
         .xrc_send = {0, kUcRunning},
-        .xrc_receive = {0, kRcRunning}},
+        .xrc_receive = {0, kTargetRunning}},
     Row{.from = QpState::kRts,
         .to = QpState::kSqd,
         .ud = {0, kMaskSqdNotify},
@@ -91,7 +93,7 @@ constexpr std::array kTable = {
         .uc = {0, kUcRunning},
         .rc = {0, kRcRunning},
         .xrc_send = {0, kUcRunning},
-        .xrc_receive = {0, kRcRunning}},
+        .xrc_receive = {0, kTargetRunning}},
     Row{.from = QpState::kSqd,
         .to = QpState::kSqd,
         .ud = {0, kMaskPkeyIndex | kMaskQkey},

@@ -32,7 +32,7 @@ enum QpMask : std::uint32_t {
   kMaskPathMigration = 1 << 18,
   kMaskCapabilities = 1 << 19,
   kMaskDestinationQp = 1 << 20,
-  kMaskRateLimit = 1 << 25,
+  kMaskRateLimit = 1 << 25,  ///< with the burst
 };
 
 /// A queue pair's attributes: units and ranges as in ibv_modify_qp(3), but for the path MTU, which
@@ -56,6 +56,8 @@ struct QpAttributes {
   std::uint8_t max_dest_rd_atomic = 0;
   std::uint8_t min_rnr_timer = 0;  ///< code of Table 45
   std::uint32_t destination_qp = 0;
+  std::uint32_t rate_limit = 0;  ///< of requests, in kbit/s; 0: none
+  std::uint32_t rate_burst = 0;  ///< bytes by which they may lag behind it; 0: as the NIC likes
 };
 
 /// Checks a transition against the state table (IBA vol. 1, the queue pair state table as

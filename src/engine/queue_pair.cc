@@ -14,6 +14,10 @@ constexpr std::uint16_t kPkeyNumber =
     0x7FFF;  ///< low 15 bits of the default partition; we are a full member
 constexpr std::uint32_t kMinMtu = 256;
 constexpr std::uint32_t kMaxMtu = 4096;
+// The low bits of a traffic class (RFC 3168, section 5).
+constexpr std::uint8_t kEcnBits = 3;
+constexpr std::uint8_t kEcnCapable = 2;  ///< ECT(0)
+constexpr std::uint8_t kCongestionExperienced = 3;
 
 bool is_request(wire::Operation operation) {
   using enum wire::Operation;
@@ -42,6 +46,7 @@ Result<void> in_range(std::string_view name, std::uint32_t value, std::uint32_t 
 QueuePair::QueuePair(Core& core, const QpConfig& config)
     : core_(core),
       config_(config),
+      pace_(core.config.congestion),
       requester_(core, *this),
       sender_(core, *this),
       responder_(core, *this),
@@ -104,7 +109,12 @@ void QueuePair::copy(const QpAttributes& from, std::uint32_t mask) {
   if ((mask & kMaskPkeyIndex) != 0) to.pkey_index = from.pkey_index;
   if ((mask & kMaskPort) != 0) to.port = from.port;
   if ((mask & kMaskQkey) != 0) to.qkey = from.qkey;
-  if ((mask & kMaskPath) != 0) to.path = from.path;
+  if ((mask & kMaskPath) != 0) {
+    to.path = path_ = from.path;
+    if (core_.config.congestion.on)
+      path_.traffic_class =
+          static_cast<std::uint8_t>((path_.traffic_class & ~kEcnBits) | kEcnCapable);
+  }
   if ((mask & kMaskPathMtu) != 0) to.path_mtu = from.path_mtu;
   if ((mask & kMaskTimeout) != 0) to.timeout = from.timeout;
   if ((mask & kMaskRetryCount) != 0) to.retry_count = from.retry_count;
@@ -114,6 +124,11 @@ void QueuePair::copy(const QpAttributes& from, std::uint32_t mask) {
   if ((mask & kMaskMaxRdAtomic) != 0) to.max_rd_atomic = from.max_rd_atomic;
   if ((mask & kMaskMinRnrTimer) != 0) to.min_rnr_timer = from.min_rnr_timer;
   if ((mask & kMaskDestinationQp) != 0) to.destination_qp = from.destination_qp;
+  if ((mask & kMaskRateLimit) != 0) {
+    to.rate_limit = from.rate_limit;
+    to.rate_burst = from.rate_burst;
+    pace_.limit(std::uint64_t{from.rate_limit} * 1000, from.rate_burst);
+  }
   if ((mask & kMaskMaxDestRdAtomic) != 0) {
     to.max_dest_rd_atomic = from.max_dest_rd_atomic;
     if (state() == QpState::kSqd) responder_.reserve();
@@ -143,13 +158,16 @@ void QueuePair::reset() {
   if (connected()) responder_.reset();
   if (!shares_receives()) config_.receives->clear();
   attributes_ = QpAttributes{};
-  established_ = drain_notify_ = overrun_ = false;
+  established_ = drain_notify_ = overrun_ = cnp_due_ = false;
   events_ = 0;
+  path_ = {};
+  pace_.reset();
 }
 
 void QueuePair::enter_error(bool keep_answers) {
   if (state() == QpState::kErr) return;
   set_state(QpState::kErr);
+  cnp_due_ = false;
   // With the fence of Shard::wants_receives(): either the flush sees a receive that is being
   // posted, or its poster sees the state.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -200,6 +218,11 @@ bool QueuePair::admissible(const wire::Packet& packet, const wire::Segment& segm
     count(&Counters::wrong_transport);
     return false;
   }
+  return from_peer(packet, segment);
+}
+
+/// What packets of all kinds must be.
+bool QueuePair::from_peer(const wire::Packet& packet, const wire::Segment& segment) {
   if (!receives_in(state())) {
     count(&Counters::wrong_state);
     return false;
@@ -226,6 +249,7 @@ bool QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment,
   if (!connected()) {
     datagrams_.handle(packet, segment);
   } else {
+    if (core_.config.congestion.on) note_mark(segment, now);
     if (state() == QpState::kRtr && !established_) {
       established_ = true;
       raise(EventKind::kCommunicationEstablished);
@@ -243,34 +267,73 @@ bool QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment,
   return true;
 }
 
+/// The notification point (Zhu et al., SIGCOMM 2015, section 3.1): the first marked packet is
+/// answered at once, and then at most one in an interval.
+void QueuePair::note_mark(const wire::Segment& segment, Time now) {
+  if ((segment.path.traffic_class & kEcnBits) != kCongestionExperienced) return;
+  count(&Counters::marked);
+  if (now < next_cnp_ && !mutant(Mutant::kCnpForEachMark)) return;
+  cnp_due_ = true;
+  next_cnp_ = now + core_.config.congestion.cnp_interval;
+}
+
+bool QueuePair::handle_cnp(const wire::Packet& packet, const wire::Segment& segment, Time now) {
+  ++counters_.packets_received;  // the engine has counted it already
+  if (!connected()) {
+    count(&Counters::wrong_transport);
+    return false;
+  }
+  if (!from_peer(packet, segment)) return false;
+  count(&Counters::cnps_handled);
+  pace_.handle_cnp(now);
+  return true;
+}
+
+/// PSN 0 and sixteen zero bytes (CA17-44..46); the BECN and no MigReq, as cards send it.
+void QueuePair::send_cnp(TrainBatch& batch) {
+  cnp_due_ = false;
+  wire::Train& train = batch.next();
+  train.path = &path_;
+  train.head.bth.opcode = wire::Opcode::kCnp;
+  train.head.bth.migration = false;
+  train.head.bth.becn = true;
+  train.head.bth.destination_qp = attributes_.destination_qp;
+  count(&Counters::cnps_sent);
+}
+
 void QueuePair::handle_timeout(Time now) {
+  pace_.handle_timeout(now);
   if (reliable()) requester_.handle_timeout(now);
   if (overrun_) enter_error(false);
 }
 
 Fill QueuePair::fill(TrainBatch& batch, Time now, bool hold) {
   const bool sends = state() == QpState::kRts || state() == QpState::kSqd;
-  if (!reliable()) return sends ? sender_.fill(batch) : Fill::kIdle;
+  if (cnp_due_) send_cnp(batch);
+  if (!reliable()) return sends ? sender_.fill(batch, now) : Fill::kIdle;
   const std::size_t before = batch.size();
   const bool acknowledges = responder_.only_acknowledgement();
   // Programs rely on it that a request is complete before the reply to it arrives, as with every
   // card that acknowledges at once. One that polls may have its reply first: what was held rides
   // behind it.
   const bool answers_first = !acknowledges || !(hold || held_);
-  bool more = answers_first && answer(batch);
+  bool more = answers_first && answer(batch, now);
   const Fill result = sends ? requester_.fill(batch, now) : Fill::kIdle;
   held_ = acknowledges && hold && batch.size() == before;
-  if (!answers_first && !held_) more = answer(batch);
+  if (!answers_first && !held_) more = answer(batch, now);
   if (overrun_) enter_error(false);
   return more ? Fill::kMore : result;
 }
 
-bool QueuePair::answer(TrainBatch& batch) {
-  return responder_.has_answers() && responder_.fill(batch) == Fill::kMore;
+bool QueuePair::answer(TrainBatch& batch, Time now) {
+  return responder_.has_answers() && responder_.fill(batch, now) == Fill::kMore;
 }
 
 std::optional<Time> QueuePair::deadline() const {
-  return reliable() ? requester_.deadline() : std::nullopt;
+  const auto paced = pace_.deadline();
+  if (!reliable()) return paced;
+  const auto answered = requester_.deadline();
+  return paced && answered ? std::min(*paced, *answered) : paced ? paced : answered;
 }
 
 void QueuePair::note_drained() {

@@ -7,6 +7,7 @@
 
 #include "engine/core.h"
 #include "engine/datagram.h"
+#include "engine/pace.h"
 #include "engine/requester.h"
 #include "engine/responder.h"
 #include "engine/transport.h"
@@ -40,6 +41,8 @@ class QueuePair {
   [[nodiscard]] Result<void> modify(const QpAttributes& attributes, std::uint32_t mask);
   /// False when the packet was not for this queue pair, or not yet.
   bool handle(const wire::Packet& packet, const wire::Segment& segment, Time now);
+  /// A notification of congestion; as handle().
+  bool handle_cnp(const wire::Packet& packet, const wire::Segment& segment, Time now);
   void handle_timeout(Time now);
   /// Fills the batch with answers, then requests. With `hold`, a lone acknowledgement waits for a
   /// request and goes behind it.
@@ -56,7 +59,7 @@ class QueuePair {
   }
   /// All there is to send is one acknowledgement.
   [[nodiscard]] bool only_acknowledges() const {
-    return reliable() && responder_.only_acknowledgement() && requester_.rests();
+    return reliable() && responder_.only_acknowledgement() && requester_.rests() && !cnp_due_;
   }
   /// The acknowledgement was held back until now.
   void note_held() { held_ = true; }
@@ -64,6 +67,9 @@ class QueuePair {
 
   // For the halves.
 
+  /// What packets leave with: the attributes' path, ECN-capable under congestion control.
+  [[nodiscard]] const wire::Path& path() const { return path_; }
+  [[nodiscard]] Pace& pace() { return pace_; }
   /// Takes receives that others take too, which stay when it ends.
   [[nodiscard]] bool shares_receives() const {
     return config_.directory != nullptr || config_.receives->shared();
@@ -106,8 +112,11 @@ class QueuePair {
   void enter(QpState from, QpState to);
   void reset();
   [[nodiscard]] bool admissible(const wire::Packet& packet, const wire::Segment& segment);
+  [[nodiscard]] bool from_peer(const wire::Packet& packet, const wire::Segment& segment);
+  void note_mark(const wire::Segment& segment, Time now);
+  void send_cnp(TrainBatch& batch);
   /// Returns whether there is more to answer.
-  [[nodiscard]] bool answer(TrainBatch& batch);
+  [[nodiscard]] bool answer(TrainBatch& batch, Time now);
   void flush_sends();
   void flush_receives();
   void note_drained();
@@ -127,6 +136,10 @@ class QueuePair {
   bool drain_notify_ = false;  ///< SQ_DRAINED is due
   bool overrun_ = false;       ///< a completion queue refused a completion
   bool held_ = false;          ///< an acknowledgement waits for a request
+  bool cnp_due_ = false;
+  Time next_cnp_{};  ///< no CNP is due before
+  wire::Path path_{};
+  Pace pace_;
   Requester requester_;
   UnacknowledgedSender sender_;
   Responder responder_;

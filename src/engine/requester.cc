@@ -145,12 +145,16 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
   // Without anything of its own under way a queue pair has no timer that would bring it back: it
   // may always send one.
   const std::uint32_t least = outgoing_charge_ == 0 ? 1 : 0;
-  const std::uint32_t count = std::max(window_->admits(packet_cost(wqe), wanted), least);
-  if (count == 0) return Fill::kBlocked;
+  const std::uint32_t room = std::max(window_->admits(packet_cost(wqe), wanted), least);
+  if (room == 0) return Fill::kBlocked;
+  const std::uint32_t payload = packet_cost(wqe) - kPacketOverhead;
+  const std::uint32_t count = qp_.pace().admits_requests(payload, room, now);
+  if (count == 0) return Fill::kIdle;
 
   const auto sent = send_part(batch, core_.memory, qp_, wqe,
                               {.index = index, .count = count, .psn = cursor_psn_});
   if (!sent) return local_error(Status::kLocalProtectionError);
+  qp_.pace().sent_requests(payload, count, now);
   const std::uint32_t charge = count * packet_cost(wqe);
   window_->charge(charge);
   outgoing_charge_ += charge;
@@ -162,7 +166,7 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
 wire::Train& Requester::begin_request(TrainBatch& batch, const SendWqe& wqe,
                                       wire::Opcode rc_opcode) const {
   wire::Train& train = batch.next();
-  train.path = &qp_.attributes().path;
+  train.path = &qp_.path();
   train.head.bth.opcode = opcode_of(qp_.config().type, rc_opcode);
   train.head.bth.destination_qp = qp_.attributes().destination_qp;
   train.head.bth.psn = cursor_psn_;

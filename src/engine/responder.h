@@ -29,7 +29,7 @@ class Responder {
   /// Makes room for max_dest_rd_atomic READs and atomics.
   void reserve();
   void handle_request(const wire::Packet& packet, Time now);
-  [[nodiscard]] Fill fill(TrainBatch& batch);
+  [[nodiscard]] Fill fill(TrainBatch& batch, Time now);
   /// Receives of a directory go: see Engine::forget().
   void forget(const ReceiveSource& receives);
   /// Completes the message in progress and every posted receive with a flush error (ERR).
@@ -105,7 +105,7 @@ class Responder {
   [[nodiscard]] bool push(const Answer& answer);
   [[nodiscard]] std::uint32_t waiting(bool duplicates) const;
 
-  [[nodiscard]] bool send_read(TrainBatch& batch, Answer& answer);
+  [[nodiscard]] bool send_read(TrainBatch& batch, Answer& answer, Time now);
   void send_simple(TrainBatch& batch, const Answer& answer);
 
   Core& core_;

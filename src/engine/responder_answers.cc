@@ -58,28 +58,34 @@ void Responder::answer_nak(wire::Aeth::Kind kind, std::uint8_t value, std::uint3
                           .aeth_value = value}));
 }
 
-Fill Responder::fill(TrainBatch& batch) {
+/// READ responses keep the queue pair's pace, and what is behind one waits with it.
+Fill Responder::fill(TrainBatch& batch, Time now) {
+  const std::uint32_t mtu = qp_.attributes().path_mtu;
   std::uint32_t trains = 0;
   std::size_t done = 0;
+  bool paced = false;
   while (done < answers_.size() && !batch.full() && trains < kTurnTrains) {
     Answer& answer = answers_[done];
+    const bool read = answer.kind == Answer::Kind::kRead;
+    paced = read && qp_.pace().admits_responses(mtu, 1, now) == 0;
+    if (paced) break;
     ++trains;
-    if (answer.kind != Answer::Kind::kRead) {
+    if (!read) {
       send_simple(batch, answer);
       ++done;
-    } else if (send_read(batch, answer)) {
+    } else if (send_read(batch, answer, now)) {
       ++done;
     }
   }
   answers_.erase(answers_.begin(), answers_.begin() + static_cast<std::ptrdiff_t>(done));
-  return answers_.empty() ? Fill::kIdle : Fill::kMore;
+  return answers_.empty() || paced ? Fill::kIdle : Fill::kMore;
 }
 
 void Responder::send_simple(TrainBatch& batch, const Answer& answer) {
   wire::Train& train = batch.next();
   const bool atomic =
       answer.kind == Answer::Kind::kAtomic || answer.kind == Answer::Kind::kAtomicWrite;
-  train.path = &qp_.attributes().path;
+  train.path = &qp_.path();
   const wire::Opcode opcode = answer.kind == Answer::Kind::kAtomic
                                   ? wire::Opcode::kRcAtomicAcknowledge
                               : atomic ? wire::Opcode::kRcReadResponseOnly
@@ -101,12 +107,14 @@ void Responder::send_simple(TrainBatch& batch, const Answer& answer) {
 }
 
 /// The next part of a READ response; true when it was the last one.
-bool Responder::send_read(TrainBatch& batch, Answer& answer) {
+bool Responder::send_read(TrainBatch& batch, Answer& answer, Time now) {
   const std::uint32_t mtu = qp_.attributes().path_mtu;
   const auto index = static_cast<std::uint32_t>(psn_distance(answer.psn, answer.first_psn));
   const auto left = static_cast<std::uint32_t>(psn_distance(answer.end_psn, answer.psn));
-  const std::uint32_t count = std::min(left, std::max(kTurnBytes / mtu, 1u));
   const std::uint32_t offset = index * mtu;
+  const std::uint32_t payload = std::min(answer.length - offset, mtu);
+  const std::uint32_t count =
+      qp_.pace().admits_responses(payload, std::min(left, std::max(kTurnBytes / mtu, 1u)), now);
   const std::uint32_t size = std::min(answer.length - offset, count * mtu);
   std::span<const ConstBytes> pieces;
   if (size != 0) {
@@ -131,7 +139,7 @@ bool Responder::send_read(TrainBatch& batch, Answer& answer) {
   const QpType type = qp_.config().type;
   const bool ends_here = count == left;
   wire::Train& train = batch.next();
-  train.path = &qp_.attributes().path;
+  train.path = &qp_.path();
   wire::Bth& bth = train.head.bth;
   const bool last = ends_here && count == 1;
   bth.opcode = opcode_of(type, index == 0 ? (last ? kRcReadResponseOnly : kRcReadResponseFirst)
@@ -146,6 +154,7 @@ bool Responder::send_read(TrainBatch& batch, Answer& answer) {
   train.payload_size = size;
   train.gather = pieces;
   qp_.count(&Counters::bytes_sent, size);
+  qp_.pace().sent_responses(payload, count, now);
   answer.psn = psn_add(answer.psn, count);
   return ends_here;
 }

@@ -24,12 +24,13 @@ void UnacknowledgedSender::reset() {
 
 void UnacknowledgedSender::start() { next_psn_ = qp_.attributes().sq_psn; }
 
-Fill UnacknowledgedSender::fill(TrainBatch& batch) {
+Fill UnacknowledgedSender::fill(TrainBatch& batch, Time now) {
   SendQueue& queue = *qp_.config().send_queue;
   for (std::uint32_t trains = 0; cursor_ != queue.tail(); ++trains) {
     if (sent_ == 0 && qp_.state() == QpState::kSqd) return Fill::kIdle;
     if (batch.full() || trains == kTurnTrains) return Fill::kMore;
-    const Status status = send(batch, queue.at(cursor_));
+    if (qp_.pace().admits_requests(qp_.attributes().path_mtu, 1, now) == 0) return Fill::kIdle;
+    const Status status = send(batch, queue.at(cursor_), now);
     if (status == Status::kSuccess) continue;
     // The link has not taken what is in this batch yet: the failure waits until that is complete.
     if (oldest_ != cursor_) return Fill::kMore;
@@ -42,9 +43,12 @@ Fill UnacknowledgedSender::fill(TrainBatch& batch) {
   return Fill::kIdle;
 }
 
-Status UnacknowledgedSender::send(TrainBatch& batch, SendWqe& wqe) {
+Status UnacknowledgedSender::send(TrainBatch& batch, SendWqe& wqe, Time now) {
   if (is_local(wqe.request.opcode)) return do_locally(wqe);
-  return qp_.connected() ? send_message(batch, wqe) : send_datagram(batch, wqe);
+  if (qp_.connected()) return send_message(batch, wqe, now);
+  const Status status = send_datagram(batch, wqe);
+  if (status == Status::kSuccess) qp_.pace().sent_requests(wqe.length, 1, now);
+  return status;
 }
 
 Status UnacknowledgedSender::do_locally(const SendWqe& wqe) {
@@ -86,12 +90,15 @@ Status UnacknowledgedSender::send_datagram(TrainBatch& batch, const SendWqe& wqe
   return Status::kSuccess;
 }
 
-Status UnacknowledgedSender::send_message(TrainBatch& batch, SendWqe& wqe) {
+Status UnacknowledgedSender::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
   const std::uint32_t mtu = qp_.attributes().path_mtu;
   wqe.psn_count = packet_count(wqe.length, mtu);
-  const std::uint32_t count = std::min(wqe.psn_count - sent_, std::max(kTurnBytes / mtu, 1U));
+  const std::uint32_t wanted = std::min(wqe.psn_count - sent_, std::max(kTurnBytes / mtu, 1U));
+  const std::uint32_t payload = wqe.psn_count == 1 ? wqe.length : mtu;
+  const std::uint32_t count = qp_.pace().admits_requests(payload, wanted, now);
   const MessagePart part{.index = sent_, .count = count, .psn = next_psn_};
   if (!send_part(batch, core_.memory, qp_, wqe, part)) return Status::kLocalProtectionError;
+  qp_.pace().sent_requests(payload, count, now);
   next_psn_ = psn_add(next_psn_, count);
   sent_ += count;
   if (sent_ == wqe.psn_count) {

@@ -21,7 +21,7 @@ class UnacknowledgedSender {
   void reset();
   /// RTR to RTS: the first packet carries the queue pair's sq_psn.
   void start();
-  [[nodiscard]] Fill fill(TrainBatch& batch);
+  [[nodiscard]] Fill fill(TrainBatch& batch, Time now);
   /// The link has taken what the last fill() gave it: those sends complete. The engine calls it
   /// before anything else.
   void confirm();
@@ -32,10 +32,10 @@ class UnacknowledgedSender {
 
  private:
   /// Sends the request at the cursor, or the next part of it.
-  [[nodiscard]] Status send(TrainBatch& batch, SendWqe& wqe);
+  [[nodiscard]] Status send(TrainBatch& batch, SendWqe& wqe, Time now);
   [[nodiscard]] Status do_locally(const SendWqe& wqe);
   [[nodiscard]] Status send_datagram(TrainBatch& batch, const SendWqe& wqe);
-  [[nodiscard]] Status send_message(TrainBatch& batch, SendWqe& wqe);
+  [[nodiscard]] Status send_message(TrainBatch& batch, SendWqe& wqe, Time now);
   void complete(const SendWqe& wqe, Status status);
 
   Core& core_;

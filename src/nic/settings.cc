@@ -85,6 +85,9 @@ Result<void> settle(Settings& settings) {
                             "must not fall",
                             engine.window_min, engine.window_initial, engine.window_max));
   }
+  if (engine.congestion.min_rate > engine.congestion.line_rate)
+    return fail(std::errc::invalid_argument,
+                "transport.dcqcn_min_rate must not be above dcqcn_line_rate");
   engine.max_qp = settings.nic.limits.max_qp;
   engine.max_pieces = settings.nic.limits.max_sge;
   if (const auto place = settings.pcap.find("%p"); place != std::string::npos) {

@@ -11,6 +11,7 @@
 #include "link/fault_plan.h"
 #include "link/local_address.h"
 #include "nic/settings.h"
+#include "nic/settings_congestion.h"
 
 namespace verbena::nic {
 
@@ -260,6 +261,11 @@ constexpr Setting kPatient{
     .number = [](const Settings& s) { return std::uint64_t{s.nic.engine.patient}; },
     .set_number = [](Settings& s, std::uint64_t value) { s.nic.engine.patient = value != 0; }};
 
+using engine::CongestionConfig;
+constexpr std::uint64_t kMostMegabits = 1'000'000;
+constexpr std::uint64_t kMicrosecond = 1000;
+constexpr std::uint64_t kSecond = 1000 * kMillisecond;
+
 constexpr std::array kTable{
     kAddress,
     kDevicePrefix,
@@ -316,6 +322,36 @@ constexpr std::array kTable{
                                               "Bytes to which progress widens it."),
     kAckTimeout,
     kPatient,
+    kCongestionControl,
+    congestion<&CongestionConfig::line_rate, kMegabit>(
+        "transport.dcqcn_line_rate", "VERBENA_DCQCN_LINE_RATE",
+        "Mbit/s that a queue pair is taken to send at before the first CNP, and at most after it.",
+        10, kMostMegabits),
+    congestion<&CongestionConfig::min_rate, kMegabit>(
+        "transport.dcqcn_min_rate", "VERBENA_DCQCN_MIN_RATE",
+        "Mbit/s below which CNPs bring no queue pair.", 10, kMostMegabits),
+    congestion<&CongestionConfig::cnp_interval>(
+        "transport.dcqcn_cnp_interval", "VERBENA_DCQCN_CNP_INTERVAL",
+        "The shortest time between two CNPs for a queue pair.", kMicrosecond, kSecond),
+    congestion<&CongestionConfig::gain>(
+        "transport.dcqcn_gain", "VERBENA_DCQCN_GAIN",
+        "1/g: of how many CNPs, or intervals without one, the depth of a cut is an average.", 2,
+        65536),
+    congestion<&CongestionConfig::alpha_interval>(
+        "transport.dcqcn_alpha_interval", "VERBENA_DCQCN_ALPHA_INTERVAL",
+        "The time without a CNP after which the next cut is less deep.", kMicrosecond, kSecond),
+    congestion<&CongestionConfig::increase_interval>(
+        "transport.dcqcn_increase_interval", "VERBENA_DCQCN_INCREASE_INTERVAL",
+        "The time after which a rate that was cut grows by a step.", kMicrosecond, kSecond),
+    congestion<&CongestionConfig::increase_bytes>(
+        "transport.dcqcn_increase_bytes", "VERBENA_DCQCN_INCREASE_BYTES",
+        "The bytes after which it grows by a step, too.", 64 << 10, std::uint64_t{1} << 40),
+    congestion<&CongestionConfig::step, kMegabit>(
+        "transport.dcqcn_step", "VERBENA_DCQCN_STEP",
+        "Mbit/s of a step once the rate before the cut is reached again.", 1, kMostMegabits),
+    congestion<&CongestionConfig::hyper_step, kMegabit>(
+        "transport.dcqcn_hyper_step", "VERBENA_DCQCN_HYPER_STEP",
+        "Mbit/s of a step when time and bytes both say that there is room.", 1, kMostMegabits),
 };
 
 struct Unit {

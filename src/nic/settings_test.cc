@@ -297,6 +297,24 @@ TEST(Settings, AWrongVariableIsNamed) {
             "VERBENA_MAX_QP is 'many', but must be a whole number from 1 to 64K");
 }
 
+TEST(Settings, TheControllersRatesAreInMegabitsAndInOrder) {
+  const auto of = [](const char* low, const char* line) {
+    return load_settings(variables({{"VERBENA_CONFIG", ""},
+                                    {"VERBENA_CONGESTION_CONTROL", "dcqcn"},
+                                    {"VERBENA_DCQCN_MIN_RATE", low},
+                                    {"VERBENA_DCQCN_LINE_RATE", line}}));
+  };
+  const auto settings = of("20", "10000");
+  ASSERT_TRUE(settings) << settings.error().message;
+  EXPECT_TRUE(settings->nic.engine.congestion.on);
+  EXPECT_EQ(settings->nic.engine.congestion.min_rate, 20'000'000U);
+  EXPECT_EQ(settings->nic.engine.congestion.line_rate, 10'000'000'000U);
+  const auto refused = of("20", "10");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "transport.dcqcn_min_rate must not be above dcqcn_line_rate");
+  EXPECT_FALSE(load_settings(variables({{"VERBENA_CONFIG", ""}}))->nic.engine.congestion.on);
+}
+
 TEST(Settings, WhatFollowsFromOthersIsSettled) {
   const auto settings = load_settings(variables({{"VERBENA_CONFIG", ""},
                                                  {"VERBENA_MAX_QP", "20"},

@@ -70,6 +70,7 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
       next_number_(static_cast<std::uint32_t>(seed % kNumbers)),
       up_(attachment.port.up) {
   engine_.set_own_addresses(attachment.port.gids);
+  if (config.engine.congestion.on) link_->report_ip_headers();  // for the congestion mark
 }
 
 void Shard::poll(Time now, Acks acks) {

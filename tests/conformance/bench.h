@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,8 +28,9 @@ class Bench {
   /// Of the tester's end.
   [[nodiscard]] virtual wire::Address address() const = 0;
 
-  /// Sends what stands in a UDP payload, ICRC included, which is made right or spoilt here.
-  virtual void send(Bytes datagram, bool right_icrc) = 0;
+  /// Sends what stands in a UDP payload, ICRC included, which is made right or spoilt here, in an
+  /// IP header with that traffic class.
+  virtual void send(Bytes datagram, bool right_icrc, std::uint8_t traffic_class) = 0;
   /// The next datagram from the subject with a right ICRC; nothing when none has come by `until`.
   [[nodiscard]] virtual std::optional<std::vector<std::byte>> receive(Time until) = 0;
 

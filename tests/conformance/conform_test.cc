@@ -53,7 +53,7 @@ class NoisyBench final : public Bench {
   [[nodiscard]] Time now() override { return now_; }
   void sleep(Duration duration) override { now_ += duration; }
   [[nodiscard]] wire::Address address() const override { return {}; }
-  void send(Bytes, bool) override {}
+  void send(Bytes, bool, std::uint8_t) override {}
   [[nodiscard]] std::optional<std::vector<std::byte>> receive(Time) override {
     now_ += std::chrono::microseconds(10);
     wire::Packet packet;
@@ -101,6 +101,16 @@ qp rc
 recv
 > RC_SEND_ONLY
 < RC_ACK psn=0 syndrome=nak-access
+scenario no notification
+qp rc
+recv
+> RC_SEND_ONLY
+< CNP psn=0
+scenario a notification
+qp rc
+recv
+> RC_SEND_ONLY ce
+< RC_ACK psn=0
 scenario another opcode
 qp rc
 recv
@@ -164,7 +174,7 @@ post write length=8
 )";
   const auto scenarios = parse_scenarios(kFalse);
   ASSERT_TRUE(scenarios) << scenarios.error().message;
-  EXPECT_EQ(scenarios->size(), 15U);
+  EXPECT_EQ(scenarios->size(), 17U);
   SimBench bench;
   std::uint32_t number = 0;
   EXPECT_EQ(bench.play([&](Bench& inside) {

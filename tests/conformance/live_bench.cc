@@ -105,13 +105,17 @@ Time LiveBench::now() {
 
 void LiveBench::sleep(Duration duration) { std::this_thread::sleep_for(duration); }
 
-void LiveBench::send(Bytes datagram, bool right_icrc) {
+void LiveBench::send(Bytes datagram, bool right_icrc, std::uint8_t traffic_class) {
   if (datagram.size() >= wire::kIcrcSize) {
     const Bytes covered = datagram.first(datagram.size() - wire::kIcrcSize);
     const std::uint32_t icrc = wire::icrc(path_, 0, covered);
     wire::store_icrc(covered.data() + covered.size(), right_icrc ? icrc : ~icrc);
   }
   const link::SocketAddress to(path_.destination, wire::kRoceUdpPort, 0);
+  // Where the kernel refuses it the packet comes unmarked, and the scenario says what is missing.
+  if (std::exchange(path_.traffic_class, traffic_class) != traffic_class)
+    static_cast<void>(
+        link::set_send_options(socket_.get(), to.family(), {.traffic_class = traffic_class}));
   // Lost where the kernel refuses it: the scenario then says what is missing.
   static_cast<void>(sys::sendto(socket_.get(), datagram.data(), datagram.size(), MSG_NOSIGNAL,
                                 to.get(), to.size()));

@@ -41,7 +41,7 @@ class LiveBench final : public Bench {
   [[nodiscard]] Time now() override;
   void sleep(Duration duration) override;
   [[nodiscard]] wire::Address address() const override { return path_.source; }
-  void send(Bytes datagram, bool right_icrc) override;
+  void send(Bytes datagram, bool right_icrc, std::uint8_t traffic_class) override;
   [[nodiscard]] std::optional<std::vector<std::byte>> receive(Time until) override;
   [[nodiscard]] Result<std::string> ask(std::string_view line) override;
   [[nodiscard]] Duration silence() const override { return silence_; }

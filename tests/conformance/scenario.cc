@@ -24,10 +24,10 @@ struct Grammar {
 
 const Words& packet_fields() {
   static const Words known = {
-      "psn",     "payload", "data", "address",  "rkey",    "length",   "ack",      "noack",
-      "se",      "imm",     "inv",  "syndrome", "credits", "msn",      "original", "add",
-      "swap",    "compare", "qpn",  "pkey",     "qkey",    "source",   "icrc",     "pad",
-      "version", "opcode",  "mig",  "fecn",     "becn",    "reserved", "srq",      "cut"};
+      "psn",  "payload", "data",     "address", "rkey", "length",   "ack",     "noack",  "se",
+      "imm",  "inv",     "syndrome", "credits", "msn",  "original", "add",     "swap",   "compare",
+      "qpn",  "pkey",    "qkey",     "source",  "icrc", "pad",      "version", "opcode", "mig",
+      "fecn", "becn",    "reserved", "srq",     "cut",  "ce"};
   return known;
 }
 
@@ -43,7 +43,7 @@ const std::array<Grammar, 13>& grammar() {
                                   "ack",      "noack",   "se",     "nose",     "imm",  "inv",
                                   "syndrome", "credits", "msn",    "original", "add",  "swap",
                                   "compare",  "qkey",    "source", "pkey",     "mig",  "within",
-                                  "after",    "for"}},
+                                  "after",    "for",     "becn"}},
       {"wait", Kind::kWait, true, {}},
       {"recv", Kind::kReceive, false, {"count", "length", "wrong-key", "srq-limit"}},
       {"post",

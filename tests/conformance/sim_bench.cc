@@ -32,6 +32,7 @@ SimBench::SimBench()
   config.address = nic_;
   config.guid = 1;
   config.icrc = nic::NicConfig::Icrc::kStrict;
+  config.engine.congestion = {.on = true, .cnp_interval = std::chrono::seconds(1)};
   const compat::DeviceSpec device{.host = &host_, .config = config};
   compat::set_devices(std::span(&device, 1));
 }
@@ -57,8 +58,11 @@ std::string SimBench::play(const std::function<void(Bench&)>& work) {
   return scheduler_.failure();
 }
 
-void SimBench::send(Bytes datagram, bool right_icrc) {
-  const wire::Path path{.source = tester_, .destination = nic_, .source_port = kSourcePort};
+void SimBench::send(Bytes datagram, bool right_icrc, std::uint8_t traffic_class) {
+  const wire::Path path{.source = tester_,
+                        .destination = nic_,
+                        .source_port = kSourcePort,
+                        .traffic_class = traffic_class};
   if (datagram.size() >= wire::kIcrcSize) {
     const Bytes covered = datagram.first(datagram.size() - wire::kIcrcSize);
     const std::uint32_t icrc = wire::icrc(path, 0, covered);

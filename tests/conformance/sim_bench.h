@@ -33,7 +33,7 @@ class SimBench final : public Bench {
   [[nodiscard]] Time now() override { return scheduler_.now(); }
   void sleep(Duration duration) override { scheduler_.sleep(duration); }
   [[nodiscard]] wire::Address address() const override { return tester_; }
-  void send(Bytes datagram, bool right_icrc) override;
+  void send(Bytes datagram, bool right_icrc, std::uint8_t traffic_class) override;
   [[nodiscard]] std::optional<std::vector<std::byte>> receive(Time until) override;
   [[nodiscard]] Result<std::string> ask(std::string_view line) override;
   [[nodiscard]] Duration silence() const override { return std::chrono::milliseconds(20); }

@@ -180,6 +180,7 @@ Result<std::uint64_t> Tester::number_of(const Statement& statement, std::string_
 }
 
 std::uint32_t Tester::base_psn(Operation operation, bool from_tester) const {
+  if (operation == Operation::kCongestion) return 0;  // in no sequence
   return is_response(operation) != from_tester ? rq_psn_ : sq_psn_;
 }
 

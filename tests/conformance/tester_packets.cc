@@ -19,6 +19,7 @@ constexpr std::size_t kShortPayload = 16;
 constexpr std::size_t kMostPayload = 64 << 10;
 /// Earlier acknowledgements that may come before the one that must.
 constexpr int kMostSkipped = 16;
+constexpr std::uint8_t kCongestionExperienced = 3;  // of a traffic class (RFC 3168, section 5)
 
 bool is_atomic(Operation operation) {
   return operation == Operation::kCompareSwap || operation == Operation::kFetchAdd;
@@ -56,7 +57,8 @@ Tester::Check Tester::send(const Statement& statement) {
     bytes[0] = static_cast<std::byte>(VERBENA_TRY(parse_number(*opcode)));
   const auto cut = VERBENA_TRY(number_of(statement, "cut", 0));
   bytes.resize(bytes.size() - std::min<std::size_t>(cut, bytes.size() - wire::kIcrcSize));
-  bench_.send(bytes, statement.field("icrc") != "wrong");
+  bench_.send(bytes, statement.field("icrc") != "wrong",
+              statement.has("ce") ? kCongestionExperienced : std::uint8_t{0});
   last_ = bench_.now();
   return {};
 }
@@ -200,8 +202,10 @@ Tester::Check Tester::compare(const Statement& statement, const wire::Packet& pa
   const bool flags = (!statement.has("ack") || packet.bth.ack_request) &&
                      (!statement.has("noack") || !packet.bth.ack_request) &&
                      (!statement.has("se") || packet.bth.solicited) &&
-                     (!statement.has("nose") || !packet.bth.solicited);
+                     (!statement.has("nose") || !packet.bth.solicited) &&
+                     (!statement.has("becn") || packet.bth.becn);
   if (!flags) return wrong(fmt::format("wrong flags in {}", wire::to_string(packet)));
+  if (packet.cnp != wire::Cnp{}) return wrong("a CNP's sixteen bytes are not zero");
   const auto syndrome = statement.field("syndrome");
   if (syndrome && !has_syndrome(packet.aeth, *syndrome))
     return wrong(fmt::format("another syndrome in {}", wire::to_string(packet)));

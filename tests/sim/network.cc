@@ -13,6 +13,8 @@ namespace {
 
 /// What a datagram costs in a receiver's socket buffer besides its bytes, about as Linux counts.
 constexpr std::uint32_t kBufferOverhead = 768;
+/// Ethernet, IP and UDP headers and a frame's check, on a line.
+constexpr std::size_t kLineOverhead = 46;
 
 std::uint32_t cost(const Datagram& datagram) {
   return static_cast<std::uint32_t>(datagram.bytes.size()) + kBufferOverhead;
@@ -159,7 +161,7 @@ std::unique_ptr<Datagram> Network::make() {
 
 void Network::launch(std::unique_ptr<Datagram> datagram) {
   const Time now = scheduler_.now();
-  const wire::Path& path = datagram->path;
+  wire::Path& path = datagram->path;
   ++counters_.packets;
   counters_.bytes += datagram->bytes.size();
   // The ICRC at its end covers all of the datagram.
@@ -172,10 +174,16 @@ void Network::launch(std::unique_ptr<Datagram> datagram) {
     ++counters_.cut;
     return give_back(std::move(datagram));
   }
+  Time leaves = now;
+  if (const auto line = bottlenecks_.find(path.destination); line != bottlenecks_.end()) {
+    const auto left = line->second.pass(size + kLineOverhead, path.traffic_class, now, random_);
+    if (!left) return give_back(std::move(datagram));
+    leaves = *left;
+  }
   Time& last = last_arrival_[pair];
   const auto jitter = static_cast<std::uint64_t>(plan_.jitter.count());
   const Duration extra{static_cast<Duration::rep>(random_.below(jitter + 1))};
-  last = std::max(last, now + plan_.latency + extra);
+  last = std::max(last, leaves + plan_.latency + extra);
   flights_.push_back({last, next_number_++, std::move(datagram)});
   std::push_heap(flights_.begin(), flights_.end());
 }

@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "link/link.h"
 #include "link/send_batch.h"
+#include "sim/bottleneck.h"
 #include "sim/scheduler.h"
 #include "sim/trace.h"
 #include "wire/train.h"
@@ -61,6 +62,11 @@ class Network final : public Actor {
   void cut(const wire::Address& from, const wire::Address& to, Time until) {
     cuts_[{from, to}] = until;
   }
+  /// What is sent to an address goes through a line that all share, from now on.
+  void narrow(const wire::Address& to, const BottleneckPlan& plan) {
+    bottlenecks_.emplace(to, Bottleneck(plan));
+  }
+  [[nodiscard]] Bottleneck& bottleneck(const wire::Address& to) { return bottlenecks_.at(to); }
   /// A process that vanished: its link neither sends nor receives from now on.
   void silence(const wire::Address& address);
   /// Nothing is under way between two addresses, nor waits at one of them.
@@ -98,6 +104,7 @@ class Network final : public Actor {
   NetworkCounters counters_{};
   std::map<wire::Address, Port*> ports_;
   std::map<Pair, Time> cuts_;
+  std::map<wire::Address, Bottleneck> bottlenecks_;
   std::map<Pair, Time> last_arrival_;
   std::vector<Flight> flights_;  ///< a heap
   std::uint64_t next_number_ = 0;

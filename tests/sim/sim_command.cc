@@ -84,6 +84,8 @@ nlohmann::ordered_json to_json(const RunCounters& counters) {
             {"again", counters.unreliable_again},
             {"unready", counters.unreliable_unready},
             {"lost", counters.unreliable_lost}}},
+          {"congestion",
+           {{"runs", counters.congested}, {"marked", counters.marked}, {"cnps", counters.cnps}}},
           {"faults",
            {{"dropped", counters.dropped},
             {"duplicated", counters.duplicated},

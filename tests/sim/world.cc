@@ -8,6 +8,7 @@
 
 #include "compat/device_table.h"
 #include "link/fault.h"
+#include "sim/congestion.h"
 #include "sim/datagram_end.h"
 #include "sim/process.h"
 #include "sim/side.h"
@@ -18,7 +19,8 @@ namespace verbena::sim {
 namespace {
 
 constexpr Time kLongestRun{std::chrono::seconds(300)};
-constexpr std::uint64_t kCheckEvery = 64;  ///< operations between looks at all memory
+constexpr std::uint64_t kCongestionEvery = 16;  ///< seeds
+constexpr std::uint64_t kCheckEvery = 64;       ///< operations between looks at all memory
 
 link::FaultPlan fault_plan(const DisturbancePlan& plan, std::uint64_t seed) {
   link::FaultPlan made;
@@ -382,7 +384,17 @@ RunReport run_plan(const Plan& plan, std::FILE* trace_to) {
 }
 
 RunReport run_seed(std::uint64_t seed, std::FILE* trace_to) {
-  return run_plan(make_plan(seed), trace_to);
+  RunReport report = run_plan(make_plan(seed), trace_to);
+  if (!report.failure.empty() || seed % kCongestionEvery != 0) return report;
+  const CongestionPlan plan = make_congestion_plan(seed);
+  const CongestionReport congestion = run_congestion(plan, trace_to);
+  report.failure = judge(plan, congestion);
+  report.hash ^= congestion.hash;
+  report.virtual_time += congestion.virtual_time;
+  ++report.counters.congested;
+  report.counters.marked += congestion.bottleneck.marked;
+  report.counters.cnps += congestion.cnps;
+  return report;
 }
 
 }  // namespace verbena::sim

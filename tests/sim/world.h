@@ -55,6 +55,10 @@ struct RunCounters {
   std::uint64_t unreliable_again = 0;    ///< of those, not for the first time
   std::uint64_t unreliable_unready = 0;  ///< found no receive
   std::uint64_t unreliable_lost = 0;     ///< on the way
+  // Flows over a bottleneck.
+  std::uint64_t congested = 0;  ///< runs
+  std::uint64_t marked = 0;     ///< packets, once the flows had settled
+  std::uint64_t cnps = 0;
   // Faults.
   std::uint64_t dropped = 0;
   std::uint64_t duplicated = 0;
@@ -183,7 +187,8 @@ class World {
   std::vector<Trouble> troubles_;  ///< soonest last
 };
 
-/// A deterministic run of a seed.
+/// A deterministic run of a seed. Some seeds have a second part, of flows over a bottleneck
+/// (`sim/congestion.h`).
 [[nodiscard]] RunReport run_seed(std::uint64_t seed, std::FILE* trace_to = nullptr);
 [[nodiscard]] RunReport run_plan(const Plan& plan, std::FILE* trace_to = nullptr);
 
