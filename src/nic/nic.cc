@@ -219,6 +219,10 @@ bool Nic::polled(Time now) const { return impl_->poll_state.polled(now); }
 bool Nic::polled_lately(Time now) const { return impl_->poll_state.polled_lately(now); }
 void Nic::raise_fatal() {
   if (impl_->failed.exchange(true)) return;
+  log(LogLevel::kError,
+      "{}: the program closed descriptors of the NIC, which cannot work without them: its "
+      "connections end when their retries are used up",
+      impl_->config.name);
   impl_->async_events.raise(AsyncEvent{.kind = AsyncKind::kDeviceFatal}, nullptr);
 }
 

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/log.h"
 
 namespace verbena::nic {
 namespace {
@@ -295,9 +294,6 @@ void Runner::sleep(Time until) {
 /// and connections end as if the peer were silent: their time-outs still pass.
 void Runner::miss_descriptors() {
   if (!std::exchange(missed_, true)) {
-    log(LogLevel::kError,
-        "the program closed descriptors of the NIC, which cannot work without them: its "
-        "connections end when their retries are used up");
     const std::scoped_lock lock(mutex_);
     for (Entry& entry : entries_) entry.driven->raise_fatal();
   }
