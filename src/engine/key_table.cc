@@ -23,8 +23,8 @@ bool covers(const MemoryKey& key, std::uint64_t address, std::uint64_t length) {
   return offset <= key.length && length <= key.length - offset;
 }
 
-/// Where a byte of a region is. An implicit on-demand region begins at address 0, from which no
-/// pointer may be counted.
+/// Where a byte of a region is. An implicit on-demand region begins where no object is, so that no
+/// pointer may be counted from there.
 std::byte* byte_at(const MemoryKey& key, std::uint64_t address) {
   const auto base = reinterpret_cast<std::uintptr_t>(key.base);
   return reinterpret_cast<std::byte*>(base + (address - key.address));  // NOLINT

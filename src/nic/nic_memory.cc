@@ -16,6 +16,7 @@ constexpr std::uint64_t kTop = std::numeric_limits<std::uint64_t>::max();
 /// Where pages can be. An access beyond it is a fault without an address on x86-64, which nobody
 /// could tell from the program's own (`base/fault_guard.h`).
 constexpr std::uint64_t kAddressSpace = std::uint64_t{1} << 47;
+constexpr std::uint64_t kFirstAddress = 4096;
 
 [[nodiscard]] std::unexpected<Error> busy(const char* what) {
   return fail(std::errc::device_or_resource_busy, what);
@@ -63,7 +64,11 @@ Result<MemoryRegion*> Nic::Impl::add_region(ProtectionDomain* pd, engine::Memory
 Result<MemoryRegion*> Nic::register_all_memory(ProtectionDomain* pd, std::uint32_t access) {
   VERBENA_TRY(check_rights(access));
   const std::scoped_lock lock(impl_->objects_mutex);
-  return impl_->add_region(pd, {.length = kAddressSpace, .access = access | engine::kOnDemand});
+  // No program has the first page: a null pointer is a wrong address like any other.
+  return impl_->add_region(pd, {.base = reinterpret_cast<std::byte*>(kFirstAddress),  // NOLINT
+                                .address = kFirstAddress,
+                                .length = kAddressSpace - kFirstAddress,
+                                .access = access | engine::kOnDemand});
 }
 
 Result<MemoryRegion*> Nic::register_nothing(ProtectionDomain* pd) {
