@@ -170,26 +170,12 @@ TEST_F(RcTest, ABatchLargerThanTheQueueIsPolledInPieces) {
 class UdTest : public ::testing::Test {
  protected:
   UdTest() {
-    ready(a);
-    ready(b);
-  }
-  static void ready(const End& end) {
-    ibv_qp_attr attr{};
-    attr.port_num = 1;
-    attr.qkey = 0x1234;
-    attr.sq_psn = 1;
-    attr.qp_state = IBV_QPS_INIT;
-    EXPECT_EQ(
-        ibv_modify_qp(end.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
-        0);
-    attr.qp_state = IBV_QPS_RTR;
-    EXPECT_EQ(ibv_modify_qp(end.qp, &attr, IBV_QP_STATE), 0);
-    attr.qp_state = IBV_QPS_RTS;
-    EXPECT_EQ(ibv_modify_qp(end.qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+    testing::bring_up(a);
+    testing::bring_up(b);
   }
   static ibv_send_wr datagram(ibv_ah* ah, const End& to) {
     ibv_send_wr wr = work(1, IBV_WR_SEND);
-    wr.wr.ud = {.ah = ah, .remote_qpn = to.qp->qp_num, .remote_qkey = 0x1234};
+    wr.wr.ud = {.ah = ah, .remote_qpn = to.qp->qp_num, .remote_qkey = testing::kQkey};
     return wr;
   }
 

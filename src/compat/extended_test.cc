@@ -52,6 +52,16 @@ class ExtendedEnd : public End {
     EXPECT_NE(builder, nullptr);
   }
 
+  /// Posts a signalled WRITE of `length` bytes.
+  void write_to(const End& peer, std::uint64_t id, std::uint32_t length = 8) const {
+    ibv_wr_start(builder);
+    builder->wr_id = id;
+    builder->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_rdma_write(builder, peer.mr->rkey, peer.address(4096));
+    ibv_wr_set_sge(builder, mr->lkey, address(0), length);
+    EXPECT_EQ(ibv_wr_complete(builder), 0);
+  }
+
   /// Moves to the next completion, which the readers then tell about; call ibv_end_poll after them.
   [[nodiscard]] bool next() const {
     ibv_poll_cq_attr attr{};
@@ -116,11 +126,7 @@ TEST(Extended, CompletionsKeepWhenTheyWereMade) {
       IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
   ExtendedEnd b(devices, 1);
   testing::connect(a, b);
-  ibv_wr_start(a.builder);
-  a.builder->wr_flags = IBV_SEND_SIGNALED;
-  ibv_wr_rdma_write(a.builder, b.mr->rkey, b.address(4096));
-  ibv_wr_set_sge(a.builder, a.mr->lkey, a.address(0), 256);
-  ASSERT_EQ(ibv_wr_complete(a.builder), 0);
+  a.write_to(b, 1);
   devices.host.settle();
   const Time made = devices.host.clock;
   devices.host.clock += std::chrono::seconds(5);
@@ -142,12 +148,7 @@ TEST(Extended, AQueueThatIgnoresOverrunsKeepsTheNewest) {
   ExtendedEnd b(devices, 1);
   testing::connect(a, b);
   for (std::uint64_t id = 1; id <= 5; ++id) {
-    ibv_wr_start(a.builder);
-    a.builder->wr_id = id;
-    a.builder->wr_flags = IBV_SEND_SIGNALED;
-    ibv_wr_rdma_write(a.builder, b.mr->rkey, b.address(4096));
-    ibv_wr_set_sge(a.builder, a.mr->lkey, a.address(0), 8);
-    ASSERT_EQ(ibv_wr_complete(a.builder), 0);
+    a.write_to(b, id);
     devices.host.settle();
   }
   ASSERT_TRUE(a.next());
@@ -166,14 +167,7 @@ TEST(Extended, APollIsOneThreads) {
   ExtendedEnd a(devices, 0);
   ExtendedEnd b(devices, 1);
   testing::connect(a, b);
-  for (std::uint64_t id = 1; id <= 2; ++id) {
-    ibv_wr_start(a.builder);
-    a.builder->wr_id = id;
-    a.builder->wr_flags = IBV_SEND_SIGNALED;
-    ibv_wr_rdma_write(a.builder, b.mr->rkey, b.address(4096));
-    ibv_wr_set_sge(a.builder, a.mr->lkey, a.address(0), 8);
-    ASSERT_EQ(ibv_wr_complete(a.builder), 0);
-  }
+  for (std::uint64_t id = 1; id <= 2; ++id) a.write_to(b, id);
   ASSERT_TRUE(a.next());
   std::uint64_t others = 0;
   std::thread other([&] {

@@ -9,10 +9,11 @@
 namespace verbena::compat {
 namespace {
 
+using testing::bring_up;
 using testing::Devices;
 using testing::End;
+using testing::kQkey;
 
-constexpr std::uint32_t kQkey = 0x1234;
 constexpr std::uint32_t kMulticastQp = 0xFFFFFF;
 constexpr nic::Limits kSmall{.max_mcast_grp = 2, .max_mcast_qp_attach = 1};
 
@@ -26,19 +27,6 @@ class Multicast : public ::testing::Test {
  protected:
   Multicast() {
     for (const End* const end : {&a, &b}) bring_up(*end);
-  }
-  static void bring_up(const End& end) {
-    ibv_qp_attr attr{};
-    attr.qp_state = IBV_QPS_INIT;
-    attr.port_num = 1;
-    attr.qkey = kQkey;
-    EXPECT_EQ(
-        ibv_modify_qp(end.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
-        0);
-    attr.qp_state = IBV_QPS_RTR;
-    EXPECT_EQ(ibv_modify_qp(end.qp, &attr, IBV_QP_STATE), 0);
-    attr.qp_state = IBV_QPS_RTS;
-    EXPECT_EQ(ibv_modify_qp(end.qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
   }
   void send(const End& from, ibv_ah* to, std::uint32_t number = kMulticastQp) {
     ibv_send_wr wr{};

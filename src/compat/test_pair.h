@@ -206,4 +206,22 @@ inline void connect(const End& a, const End& b) {
   connect_one(b, a);
 }
 
+inline constexpr std::uint32_t kQkey = 0x1234;
+
+/// Takes a UD queue pair from RESET to RTS, with kQkey.
+inline void bring_up(const End& end) {
+  ibv_qp_attr attr{};
+  attr.port_num = 1;
+  attr.qkey = kQkey;
+  attr.sq_psn = 1;
+  attr.qp_state = IBV_QPS_INIT;
+  ASSERT_EQ(
+      ibv_modify_qp(end.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
+      0);
+  attr.qp_state = IBV_QPS_RTR;
+  ASSERT_EQ(ibv_modify_qp(end.qp, &attr, IBV_QP_STATE), 0);
+  attr.qp_state = IBV_QPS_RTS;
+  ASSERT_EQ(ibv_modify_qp(end.qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+}
+
 }  // namespace verbena::compat::testing

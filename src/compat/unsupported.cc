@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is not there yet: ECE. A clean EOPNOTSUPP; foreign objects go on to the library
-// they came from.
+// What is not there yet: ECE. A clean EOPNOTSUPP; foreign objects go on to the library they came
+// from.
 #include <cerrno>
 
 #include "compat/objects.h"

@@ -198,25 +198,12 @@ TEST(VanishingDatagrams, EndInErrorsOnBothSides) {
   Devices devices;
   const End a(devices, 0, IBV_QPT_UD);
   const End b(devices, 1, IBV_QPT_UD);
-  constexpr std::uint32_t kQkey = 0x1111;
-  for (const End* end : {&a, &b}) {
-    ibv_qp_attr attr{};
-    attr.qp_state = IBV_QPS_INIT;
-    attr.port_num = 1;
-    attr.qkey = kQkey;
-    ASSERT_EQ(
-        ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
-        0);
-    attr.qp_state = IBV_QPS_RTR;
-    ASSERT_EQ(ibv_modify_qp(end->qp, &attr, IBV_QP_STATE), 0);
-    attr.qp_state = IBV_QPS_RTS;
-    ASSERT_EQ(ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
-  }
+  for (const End* end : {&a, &b}) testing::bring_up(*end);
   ibv_ah_attr to = testing::address_of(b);
   ibv_ah* const ah = ibv_create_ah(a.pd, &to);
   ASSERT_NE(ah, nullptr);
   ibv_send_wr wr = work(IBV_WR_SEND);
-  wr.wr.ud = {.ah = ah, .remote_qpn = b.qp->qp_num, .remote_qkey = kQkey};
+  wr.wr.ud = {.ah = ah, .remote_qpn = b.qp->qp_num, .remote_qkey = testing::kQkey};
   {
     const Mortal target(b);
     target.pages.vanish(0, kPages);
