@@ -12,11 +12,7 @@
 
 #include "interop/verbs_loop.h"
 
-// Exported for programs, but declared in no header that Debian ships, or only behind macros.
-struct ibv_gid_entry;
-int _ibv_query_gid_ex(struct ibv_context*, uint32_t, uint32_t, struct ibv_gid_entry*, uint32_t,
-                      size_t);
-ssize_t _ibv_query_gid_table(struct ibv_context*, struct ibv_gid_entry*, size_t, uint32_t, size_t);
+// Exported for programs, but declared in no header that Debian ships.
 void ibv_copy_ah_attr_from_kern(struct ibv_ah_attr*, void*);
 void ibv_copy_qp_attr_from_kern(struct ibv_qp_attr*, void*);
 void ibv_copy_path_rec_from_kern(void*, void*);
@@ -30,9 +26,6 @@ int ibv_read_sysfs_file(const char*, const char*, char*, size_t);
 #undef ibv_query_port
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
-int ibv_query_port(struct ibv_context*, uint8_t, struct _compat_ibv_port_attr*);
-struct ibv_mr* ibv_reg_mr(struct ibv_pd*, void*, size_t, int);
-struct ibv_mr* ibv_reg_mr_iova(struct ibv_pd*, void*, size_t, uint64_t, int);
 
 static struct loop loop;
 static union ibv_gid gid;
@@ -44,6 +37,10 @@ static union {
   uint8_t bytes[4096];
   uint64_t aligned;
 } room;
+static struct {
+  struct ibv_cq* cq;
+  void* context;
+} event;
 
 static void open_all(void) {
   loop_open(&loop);
@@ -114,7 +111,7 @@ VERB(ibv_get_async_event,
                     IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY),
       ibv_get_async_event(loop.context, (void*)&room)))
 VERB(ibv_get_cq_event, (ibv_req_notify_cq(loop.cq, 0), loop_send(&loop),
-                        ibv_get_cq_event(loop.channel, (void*)&room, (void*)(room.bytes + 8))))
+                        ibv_get_cq_event(loop.channel, &event.cq, &event.context)))
 VERB(ibv_get_device_guid, ibv_get_device_guid(device()))
 VERB(ibv_get_device_index, ibv_get_device_index(device()))
 VERB(ibv_get_device_list, ibv_get_device_list(NULL))
@@ -169,7 +166,8 @@ VERB(mbps_to_ibv_rate, mbps_to_ibv_rate(-1))
 VERB(mult_to_ibv_rate, mult_to_ibv_rate(-1))
 #undef VERB
 
-extern const struct verb __start_verbs[], __stop_verbs[];
+// The linker names these.
+extern const struct verb __start_verbs[], __stop_verbs[];  // NOLINT(readability-identifier-naming)
 
 int main(int argc, char** argv) {
   if (argc != 2) {

@@ -30,6 +30,7 @@ enum {
   kMulticastQp = 0xFFFFFF,
 };
 static const uint32_t kQkey = 0x11111111;
+static const uint64_t kSendPlace = UINT64_C(2) * kReceives;
 
 struct datagram {
   uint32_t group;  // or kGroups in an answer
@@ -41,14 +42,14 @@ struct end {
   struct ibv_pd* pd;
   struct ibv_cq* cq;
   struct ibv_mr* mr;
-  uint8_t* buffer;  // behind the receives' places lies what is sent
+  uint8_t* buffer;  // at kSendPlace, behind the receives' places, lies what is sent
   struct ibv_qp* qp[2];
   int qps;
   union ibv_gid group[kGroups];
   int ipv4;
 };
 
-static const size_t kBuffer = (size_t)(2 * kReceives + 1) * kPlace;
+static const size_t kBuffer = (kSendPlace + 1) * kPlace;
 
 static uint8_t* place(const struct end* end, uint64_t number) {
   return end->buffer + number * kPlace;
@@ -59,7 +60,7 @@ static void choose_groups(struct end* end, uint16_t port) {
   union ibv_gid own;
   need(ibv_query_gid(end->context, 1, 0, &own) == 0, "ibv_query_gid");
   end->ipv4 = own.raw[10] == 0xFF && own.raw[11] == 0xFF;
-  for (uint8_t i = 0; i < kGroups; ++i) {
+  for (int i = 0; i < kGroups; ++i) {
     uint8_t* raw = end->group[i].raw;
     memset(raw, 0, 16);
     if (end->ipv4) {
@@ -101,7 +102,8 @@ static void make_qp(struct end* end, int which) {
   need(ibv_modify_qp(qp, &attributes, IBV_QP_STATE) == 0, "ibv_modify_qp to RTR");
   attributes.qp_state = IBV_QPS_RTS;
   need(ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_SQ_PSN) == 0, "ibv_modify_qp to RTS");
-  for (int i = 0; i < kReceives; ++i) post_receive(end, which, (uint64_t)(which * kReceives + i));
+  for (uint64_t i = 0; i < kReceives; ++i)
+    post_receive(end, which, (uint64_t)which * kReceives + i);
   need(ibv_attach_mcast(qp, &end->group[0], 0) == 0, "ibv_attach_mcast");
 }
 
@@ -151,9 +153,9 @@ static struct ibv_wc next_completion(struct end* end) {
 
 static void post_send(struct end* end, int which, struct ibv_ah* to, uint32_t qp,
                       struct datagram datagram) {
-  memcpy(place(end, 2 * kReceives), &datagram, sizeof datagram);
-  struct ibv_sge sge = {(uintptr_t)place(end, 2 * kReceives), sizeof datagram, end->mr->lkey};
-  struct ibv_send_wr request = {.wr_id = 2 * kReceives,
+  memcpy(place(end, kSendPlace), &datagram, sizeof datagram);
+  struct ibv_sge sge = {(uintptr_t)place(end, kSendPlace), sizeof datagram, end->mr->lkey};
+  struct ibv_send_wr request = {.wr_id = kSendPlace,
                                 .sg_list = &sge,
                                 .num_sge = 1,
                                 .opcode = IBV_WR_SEND,
@@ -209,8 +211,9 @@ static void receive_and_answer(int ready, int end_of_it, uint16_t port) {
     last[index_of(&end, completion.qp_num)] = completion;
   }
   for (int i = 0; i < 2; ++i) {
-    struct ibv_grh* grh = (struct ibv_grh*)(void*)place(&end, last[i].wr_id);
-    struct ibv_ah* back = ibv_create_ah_from_wc(end.pd, &last[i], grh, 1);
+    struct ibv_grh grh;
+    memcpy(&grh, place(&end, last[i].wr_id), sizeof grh);
+    struct ibv_ah* back = ibv_create_ah_from_wc(end.pd, &last[i], &grh, 1);
     need(back != NULL, "ibv_create_ah_from_wc");
     const struct datagram answer = {.group = kGroups, .number = end.qp[i]->qp_num};
     post_send(&end, i, back, last[i].src_qp, answer);
@@ -230,6 +233,7 @@ static void meet(int connection, char say, char hear) {
 
 static int wait_for_sender(uint16_t port) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  if (listener < 0) die("socket");
   const struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(port)};
   const int on = 1;
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -242,8 +246,8 @@ static int wait_for_sender(uint16_t port) {
 }
 
 static void serve(int receivers, uint16_t port) {
-  int ready[2];
-  int end_of_it[2];
+  int ready[2] = {-1, -1};
+  int end_of_it[2] = {-1, -1};
   pid_t children[kMaxReceivers];
   need(pipe(ready) == 0 && pipe(end_of_it) == 0, "pipe");
   for (int i = 0; i < receivers; ++i) {
@@ -280,6 +284,7 @@ static struct ibv_ah* handle_of(struct end* end, int group) {
 
 static void send_all(const char* host, uint16_t port) {
   const int connection = socket(AF_INET, SOCK_STREAM, 0);
+  if (connection < 0) die("socket");
   struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
   need(inet_pton(AF_INET, host, &to.sin_addr) == 1, "inet_pton");
   need(connect(connection, (const struct sockaddr*)&to, sizeof to) == 0, "connect");
