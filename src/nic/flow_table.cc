@@ -46,11 +46,11 @@ std::uint32_t FlowTable::rank_of(const FlowRule& rule) {
   return rule.kind == FlowKind::kNormal ? rule.priority : kDefaultRank;
 }
 
-Result<Flow*> FlowTable::insert(FlowRule rule, FrameReceiver& receiver) {
+Result<Flow*> FlowTable::insert(FlowRule rule, FrameReceiver& receiver, QueuePair* qp) {
   VERBENA_TRY(check(rule));
   if (flows_.size() >= kMaxFlows)
     return fail(std::errc::not_enough_memory, "the port has as many steering rules as it can");
-  auto flow = std::make_unique<Flow>(std::move(rule), &receiver);
+  auto flow = std::make_unique<Flow>(std::move(rule), &receiver, qp);
   Flow* const made = flow.get();
   const auto behind = std::ranges::upper_bound(
       flows_, rank_of(made->rule), {},

@@ -13,6 +13,8 @@
 
 namespace verbena::nic {
 
+class QueuePair;
+
 /// A frame with what steering looks at.
 struct HeardFrame {
   ConstBytes bytes{};  ///< at most kMaxFrameSize
@@ -60,6 +62,7 @@ struct FlowRule {
 struct Flow {
   FlowRule rule{};
   FrameReceiver* receiver = nullptr;
+  QueuePair* qp = nullptr;  ///< whose the receiver is
 };
 
 /// The steering rules of a port (ibv_create_flow(3)). A frame is tried at one priority after the
@@ -73,7 +76,7 @@ class FlowTable {
 
   /// not_enough_memory when it is full; invalid_argument for a rule that says anything twice, or
   /// what no frame can be.
-  [[nodiscard]] Result<Flow*> insert(FlowRule rule, FrameReceiver& receiver);
+  [[nodiscard]] Result<Flow*> insert(FlowRule rule, FrameReceiver& receiver, QueuePair* qp);
   void erase(Flow* flow);
   /// Gives a frame to its receivers.
   void steer(const HeardFrame& frame);

@@ -5,10 +5,10 @@
 
 namespace verbena::nic {
 
-Result<Flow*> RawPort::add(FlowRule rule, FrameReceiver& receiver) {
+Result<Flow*> RawPort::add(FlowRule rule, FrameReceiver& receiver, QueuePair& qp) {
   std::call_once(joined_, [this] { segment_.join(*this); });
   const std::scoped_lock lock(mutex_);
-  return flows_.insert(std::move(rule), receiver);
+  return flows_.insert(std::move(rule), receiver, &qp);
 }
 
 void RawPort::remove(Flow* flow) {

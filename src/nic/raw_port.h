@@ -21,7 +21,7 @@ class RawPort final : public SegmentPort {
   RawPort& operator=(const RawPort&) = delete;
 
   /// As FlowTable::insert(); the receiver outlives the rule.
-  [[nodiscard]] Result<Flow*> add(FlowRule rule, FrameReceiver& receiver);
+  [[nodiscard]] Result<Flow*> add(FlowRule rule, FrameReceiver& receiver, QueuePair& qp);
   /// On return the receiver gets nothing by this rule any more.
   void remove(Flow* flow);
 

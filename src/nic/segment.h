@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
+#include <mutex>
 #include <shared_mutex>
 #include <vector>
 

@@ -53,11 +53,7 @@ WorkQueue::WorkQueue(const WorkQueueInit& init, std::uint32_t number,
       shard_(shard),
       queue_(std::max(init.max_wr, 1U), std::max(init.max_sge, 1U), init.pd->number,
              init.pd->memory),
-      placer_(memory, queue_, *init.cq, number) {
-  cq_->add_listener(*this);
-}
-
-WorkQueue::~WorkQueue() { cq_->remove_listener(*this); }
+      placer_(memory, queue_, *init.cq, number) {}
 
 Result<void> WorkQueue::post(const engine::ReceiveRequest& request, Time now) {
   {
@@ -80,7 +76,7 @@ Result<void> WorkQueue::modify(std::optional<State> from, State to, Time now) {
     if (overrun_ && state_ != State::kReset) enter(State::kErr);
     const State now_in = state_;
     if (from.value_or(now_in) != now_in ||
-        !std::ranges::contains(kTransitions, std::pair(now_in, to)))
+        std::ranges::find(kTransitions, std::pair(now_in, to)) == kTransitions.end())
       return;
     const std::scoped_lock lock(mutex_);
     enter(to);

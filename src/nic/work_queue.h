@@ -30,7 +30,6 @@ class WorkQueue final : public OverrunListener {
   /// `number` is in its completions. All of it outlives the queue.
   WorkQueue(const WorkQueueInit& init, std::uint32_t number, const engine::MemoryLookup& memory,
             Shard& shard);
-  ~WorkQueue();
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
