@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Raw packet queue pairs through the C ABI: frames to the segment, steering rules, states, failures.
+// Raw packet queue pairs through the C ABI: frames to the segment, steering rules, states,
+// failures.
 #include <gtest/gtest.h>
 
 #include <algorithm>
