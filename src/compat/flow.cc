@@ -86,7 +86,8 @@ Result<nic::FlowMatch> to_match(const SpecHeader& header, const std::byte* at) {
 Result<nic::FlowRule> to_rule(const ibv_flow_attr& attr) {
   const std::uint32_t kind = number_of(attr.type);
   if (attr.comp_mask != 0 || (attr.flags & IBV_FLOW_ATTR_FLAGS_EGRESS) != 0)
-    return fail(std::errc::operation_not_supported, "unknown comp_mask, or a rule for what is sent");
+    return fail(std::errc::operation_not_supported,
+                "unknown comp_mask, or a rule for what is sent");
   if (kind > IBV_FLOW_ATTR_SNIFFER || attr.port != kPort ||
       (attr.flags & ~std::uint32_t{IBV_FLOW_ATTR_FLAGS_DONT_TRAP}) != 0)
     return fail(std::errc::invalid_argument, "no such type of rule, port or flag");

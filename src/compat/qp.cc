@@ -109,8 +109,9 @@ Result<nic::Spreading> to_spreading(ibv_context* context, const ibv_qp_init_attr
   if (number_of(attr.qp_type) != IBV_QPT_RAW_PACKET || attr.cap.max_send_wr != 0 ||
       hash.rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ ||
       (hash.rx_hash_fields_mask & ~std::uint64_t{nic::kHashFields}) != 0)
-    return fail(std::errc::operation_not_supported,
-                "raw packet queue pairs spread, by Toeplitz of addresses and ports, and do not send");
+    return fail(
+        std::errc::operation_not_supported,
+        "raw packet queue pairs spread, by Toeplitz of addresses and ports, and do not send");
   if (hash.rx_hash_key_len != wire::Toeplitz::kKeySize || hash.rx_hash_key == nullptr)
     return fail(std::errc::invalid_argument, "the key of a Toeplitz hash has 40 bytes");
   nic::Spreading spreading{.table = IndTable::of(attr.rwq_ind_tbl).table,
@@ -151,9 +152,8 @@ Result<Qp*> create_from_extended(ibv_context* context, ibv_qp_init_attr_ex& attr
 
 Result<ibv_qp*> create_extended(ibv_context* context, ibv_qp_init_attr_ex& attr) {
   constexpr std::uint32_t kKnown = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
-                                   IBV_QP_INIT_ATTR_CREATE_FLAGS |
-                                   IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_RX_HASH |
-                                   IBV_QP_INIT_ATTR_IND_TABLE;
+                                   IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+                                   IBV_QP_INIT_ATTR_RX_HASH | IBV_QP_INIT_ATTR_IND_TABLE;
   if ((attr.comp_mask & ~kKnown) != 0)
     return fail(std::errc::operation_not_supported, "unknown comp_mask");
   if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0)

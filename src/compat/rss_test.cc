@@ -31,7 +31,8 @@ class Spreading : public ::testing::Test {
       wq = make_wq();
       EXPECT_EQ(go_to(wq, IBV_WQS_RDY), 0);
     }
-    ibv_rwq_ind_table_init_attr init{.log_ind_tbl_size = kLogSize, .ind_tbl = wqs.data()};
+    ibv_rwq_ind_table_init_attr init{
+        .log_ind_tbl_size = kLogSize, .ind_tbl = wqs.data(), .comp_mask = 0};
     table = ibv_create_rwq_ind_table(receiver.context, &init);
     EXPECT_NE(table, nullptr);
   }
@@ -190,7 +191,7 @@ TEST_F(Spreading, WorkQueuesGoFromStateToState) {
 }
 
 TEST_F(Spreading, TablesHaveALimit) {
-  ibv_rwq_ind_table_init_attr init{.log_ind_tbl_size = 10, .ind_tbl = wqs.data()};
+  ibv_rwq_ind_table_init_attr init{.log_ind_tbl_size = 10, .ind_tbl = wqs.data(), .comp_mask = 0};
   EXPECT_EQ(ibv_create_rwq_ind_table(receiver.context, &init), nullptr);
   EXPECT_EQ(errno, EINVAL);
 }

@@ -27,8 +27,7 @@ using wire::FrameLayer;
   };
   if (rule.kind != FlowKind::kNormal && (!rule.matches.empty() || !rule.takes))
     return fail(std::errc::invalid_argument, "only a normal rule has conditions or lets frames on");
-  if (count(FrameLayer::kEthernet) > 1 ||
-      count(FrameLayer::kIpv4) + count(FrameLayer::kIpv6) > 1 ||
+  if (count(FrameLayer::kEthernet) > 1 || count(FrameLayer::kIpv4) + count(FrameLayer::kIpv6) > 1 ||
       count(FrameLayer::kTcp) + count(FrameLayer::kUdp) > 1)
     return fail(std::errc::invalid_argument, "a rule has one condition for each layer of a frame");
   return {};

@@ -24,8 +24,7 @@ FramePlacer::Placed FramePlacer::place(ConstBytes frame, engine::Counters& count
                                 .opcode = engine::CompletionOpcode::kReceive,
                                 .byte_count = static_cast<std::uint32_t>(frame.size()),
                                 .qp_number = number_};
-  const bool placed =
-      engine::scatter(memory_, receive_.pieces, 0, frame, receive_.pd).has_value();
+  const bool placed = engine::scatter(memory_, receive_.pieces, 0, frame, receive_.pd).has_value();
   if (placed) {
     counters.packets_received.add(1);
     counters.bytes_received.add(frame.size());

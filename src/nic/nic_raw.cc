@@ -107,8 +107,8 @@ Result<void> Nic::post_receive(WorkQueue* wq, const engine::ReceiveRequest& requ
 }
 
 Result<IndirectionTable*> Nic::create_table(std::span<WorkQueue* const> queues) {
-  if (!std::has_single_bit(queues.size()) ||
-      queues.size() > std::size_t{1} << IndirectionTable::kMaxLogSize)
+  if (!std::has_single_bit(queues.size()) || queues.size() > std::size_t{1}
+                                                                 << IndirectionTable::kMaxLogSize)
     return refuse("a table has as many entries as a power of two, up to the limit");
   const std::scoped_lock lock(impl_->objects_mutex);
   VERBENA_TRY(impl_->tables.check_room());

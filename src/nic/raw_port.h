@@ -8,8 +8,8 @@
 
 namespace verbena::nic {
 
-/// A NIC's place on the segment: hears all frames from the first steering rule on, and gives them to
-/// the receivers that the rules say.
+/// A NIC's place on the segment: hears all frames from the first steering rule on, and gives them
+/// to the receivers that the rules say.
 ///
 /// Threads: all calls are safe from any thread. Its lock comes after the segment's and before
 /// shards.

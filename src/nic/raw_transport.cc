@@ -21,8 +21,7 @@ engine::ReceiveSource& receives_of(QueuePair& qp) {
 }
 
 bool copy_guarded(std::byte* to, ConstBytes from) {
-  return guarded(from.data(), from.size(),
-                 [=] { std::memcpy(to, from.data(), from.size()); });
+  return guarded(from.data(), from.size(), [=] { std::memcpy(to, from.data(), from.size()); });
 }
 
 }  // namespace

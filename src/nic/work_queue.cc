@@ -115,7 +115,8 @@ void FrameSpreader::receive(const HeardFrame& frame) {
   for (const HashedField& field : kHashed) {
     const ConstBytes layer = frame.headers.fields(field.layer);
     if ((fields_ & field.bit) == 0 || layer.empty()) continue;
-    std::ranges::copy(layer.subspan(field.offset, field.size), input.begin() + static_cast<std::ptrdiff_t>(size));
+    std::ranges::copy(layer.subspan(field.offset, field.size),
+                      input.begin() + static_cast<std::ptrdiff_t>(size));
     size += field.size;
   }
   const std::uint32_t hash = hash_.hash(std::span(input).first(size));
