@@ -39,6 +39,13 @@ void set_operations(verbs_context& context) {
   context.open_xrcd = &open_xrcd;
   context.close_xrcd = &close_xrcd;
   context.get_srq_num = &get_srq_num;
+  context.ibv_create_flow = &create_flow;
+  context.ibv_destroy_flow = &destroy_flow;
+  context.create_wq = &create_wq;
+  context.modify_wq = &modify_wq;
+  context.destroy_wq = &destroy_wq;
+  context.create_rwq_ind_table = &create_rwq_ind_table;
+  context.destroy_rwq_ind_table = &destroy_rwq_ind_table;
   context.alloc_dm = &alloc_dm;
   context.free_dm = &free_dm;
   context.reg_dm_mr = &reg_dm_mr;

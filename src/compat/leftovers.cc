@@ -32,11 +32,18 @@ void destroy_leftovers(Context& context) {
   nic::Nic& nic = *context.nic;
   std::size_t stuck = 0;
   abandon_memory(context);
+  while (Flow* flow = take_last(context, &Context::flows)) nic.destroy_flow(flow->flow);
   // Events that the program took and never acknowledged must not keep it here.
   while (Qp* qp = take_last(context, &Context::qps)) {
     nic.acknowledge(qp->pair, qp->unacknowledged.exchange(0), qp);
     nic.detach_all_multicast(qp->pair);
     stuck += count(nic.destroy_qp(qp->pair, qp).has_value());
+  }
+  while (IndTable* table = take_last(context, &Context::tables)) {
+    stuck += count(nic.destroy_table(table->table).has_value());
+  }
+  while (Wq* wq = take_last(context, &Context::wqs)) {
+    stuck += count(nic.destroy_wq(wq->queue).has_value());
   }
   while (Srq* srq = take_last(context, &Context::srqs)) {
     nic.acknowledge(srq->queue, srq->unacknowledged.exchange(0));

@@ -169,6 +169,35 @@ struct Qp : ibv_qp_ex {
 };
 static_assert(offsetof(ibv_qp_ex, qp_base) == 0);
 
+/// A steering rule.
+struct Flow : ibv_flow {
+  nic::Flow* flow = nullptr;
+  std::list<Flow*>::iterator place{};
+
+  [[nodiscard]] static Flow& of(ibv_flow* flow) { return static_cast<Flow&>(*flow); }
+};
+
+/// A receive work queue. Its lock, condition and cookie are the standard header's to set.
+struct Wq : ibv_wq {
+  nic::Nic* nic = nullptr;
+  nic::WorkQueue* queue = nullptr;
+  std::uint32_t generation = 0;
+  std::uint32_t max_sge = 0;
+  std::list<Wq*>::iterator place{};
+
+  [[nodiscard]] static Wq& of(ibv_wq* wq) { return static_cast<Wq&>(*wq); }
+};
+
+/// A table of work queues that frames are spread over.
+struct IndTable : ibv_rwq_ind_table {
+  nic::IndirectionTable* table = nullptr;
+  std::list<IndTable*>::iterator place{};
+
+  [[nodiscard]] static IndTable& of(ibv_rwq_ind_table* table) {
+    return static_cast<IndTable&>(*table);
+  }
+};
+
 /// An open device: one NIC, which contexts share that are imported from each other.
 struct Context : verbs_context {
   Context(Device& the_device, std::shared_ptr<nic::Nic> the_nic, sys::OwnedFd command_fd);
@@ -190,6 +219,9 @@ struct Context : verbs_context {
   std::list<Xrcd*> xrcds{};
   std::list<Srq*> srqs{};
   std::list<Qp*> qps{};
+  std::list<Flow*> flows{};
+  std::list<Wq*> wqs{};
+  std::list<IndTable*> tables{};
 
   [[nodiscard]] ibv_context* plain() { return &context; }
   /// Also when it is dead.
@@ -237,6 +269,7 @@ void leave(Context& context, std::list<Object*> Context::* list, Object& object)
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) noexcept;
 int post_receive(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept;
 int post_srq_receive(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept;
+int post_wq_receive(ibv_wq* wq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept;
 int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc) noexcept;
 int req_notify_cq(ibv_cq* cq, int solicited_only) noexcept;
 ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) noexcept;
@@ -266,6 +299,14 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) noexcept;
 ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr) noexcept;
 int close_xrcd(ibv_xrcd* domain) noexcept;
 int get_srq_num(ibv_srq* srq, std::uint32_t* number) noexcept;
+ibv_flow* create_flow(ibv_qp* qp, ibv_flow_attr* attr) noexcept;
+int destroy_flow(ibv_flow* flow) noexcept;
+ibv_wq* create_wq(ibv_context* context, ibv_wq_init_attr* attr) noexcept;
+int modify_wq(ibv_wq* wq, ibv_wq_attr* attr) noexcept;
+int destroy_wq(ibv_wq* wq) noexcept;
+ibv_rwq_ind_table* create_rwq_ind_table(ibv_context* context,
+                                        ibv_rwq_ind_table_init_attr* attr) noexcept;
+int destroy_rwq_ind_table(ibv_rwq_ind_table* table) noexcept;
 
 /// Destroys what a program left behind in a context, users before what they use. The C objects
 /// stay, since the program may still hold them.

@@ -83,6 +83,8 @@ int post_one(Qp& qp, const ibv_recv_wr& wr) {
   return post_one(*qp.nic, qp.pair, qp.max_receive_sge, wr);
 }
 
+int post_one(Wq& wq, const ibv_recv_wr& wr) { return post_one(*wq.nic, wq.queue, wq.max_sge, wr); }
+
 int post_one(Srq& srq, const ibv_recv_wr& wr) {
   return post_one(*srq.nic, srq.queue, srq.max_sge, wr);
 }
@@ -122,6 +124,13 @@ int post_receive(ibv_qp* c_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {
   const int error = post_chain(qp, wr, bad_wr);
   qp.nic->ring(qp.pair);
   return error;
+}
+
+int post_wq_receive(ibv_wq* c_wq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {
+  Wq& wq = Wq::of(c_wq);
+  if (is_dead(wq.generation)) return refuse(wr, bad_wr, EIO);
+  hand_over(&Cq::of(wq.cq));
+  return post_chain(wq, wr, bad_wr);
 }
 
 int post_srq_receive(ibv_srq* c_srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {

@@ -7,6 +7,7 @@
 #include "compat/query.h"
 #include "compat/real.h"
 #include "compat/work_builder.h"
+#include "nic/work_queue.h"
 
 namespace verbena::compat {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 static_assert(static_cast<int>(engine::QpType::kRc) == IBV_QPT_RC);
 static_assert(static_cast<int>(engine::QpType::kUc) == IBV_QPT_UC);
 static_assert(static_cast<int>(engine::QpType::kUd) == IBV_QPT_UD);
+static_assert(static_cast<int>(engine::QpType::kRawPacket) == IBV_QPT_RAW_PACKET);
 static_assert(static_cast<int>(engine::QpType::kXrcSend) == IBV_QPT_XRC_SEND);
 static_assert(static_cast<int>(engine::QpType::kXrcReceive) == IBV_QPT_XRC_RECV);
 
@@ -24,8 +26,9 @@ bool is_here(const ibv_context* context, const auto* object) {
 /// Of everything but an XRC target, which has none of it.
 Result<nic::QpInit> to_init(ibv_pd& pd, const ibv_qp_init_attr& attr) {
   const std::uint32_t type = number_of(attr.qp_type);
-  if (type != IBV_QPT_RC && type != IBV_QPT_UC && type != IBV_QPT_UD && type != IBV_QPT_XRC_SEND)
-    return fail(std::errc::operation_not_supported, "queue pairs are RC, UC, UD or XRC");
+  if (type != IBV_QPT_RC && type != IBV_QPT_UC && type != IBV_QPT_UD &&
+      type != IBV_QPT_RAW_PACKET && type != IBV_QPT_XRC_SEND)
+    return fail(std::errc::operation_not_supported, "queue pairs are RC, UC, UD, raw or XRC");
   const bool receives = type != IBV_QPT_XRC_SEND;
   if (!is_here(pd.context, attr.send_cq) || (receives && !is_here(pd.context, attr.recv_cq)))
     return fail(std::errc::invalid_argument, "a queue pair needs completion queues of its context");
@@ -112,6 +115,36 @@ Result<void> check_create_flags(const ibv_qp_init_attr_ex& attr) {
   return fail(std::errc::operation_not_supported, "a create flag that the type does not know");
 }
 
+/// How one spreads that is made with a table of work queues.
+Result<nic::Spreading> to_spreading(ibv_context* context, const ibv_qp_init_attr_ex& attr) {
+  constexpr std::uint32_t kNeeded = IBV_QP_INIT_ATTR_RX_HASH | IBV_QP_INIT_ATTR_IND_TABLE;
+  const ibv_rx_hash_conf& hash = attr.rx_hash_conf;
+  if ((attr.comp_mask & kNeeded) != kNeeded || !is_here(context, attr.rwq_ind_tbl))
+    return fail(std::errc::invalid_argument, "a hash and a table of this context are needed");
+  if (number_of(attr.qp_type) != IBV_QPT_RAW_PACKET || attr.cap.max_send_wr != 0 ||
+      hash.rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ ||
+      (hash.rx_hash_fields_mask & ~std::uint64_t{nic::kHashFields}) != 0)
+    return fail(
+        std::errc::operation_not_supported,
+        "raw packet queue pairs spread, by Toeplitz of addresses and ports, and do not send");
+  if (hash.rx_hash_key_len != wire::Toeplitz::kKeySize || hash.rx_hash_key == nullptr)
+    return fail(std::errc::invalid_argument, "the key of a Toeplitz hash has 40 bytes");
+  nic::Spreading spreading{.table = IndTable::of(attr.rwq_ind_tbl).table,
+                           .fields = static_cast<std::uint32_t>(hash.rx_hash_fields_mask)};
+  std::memcpy(spreading.key.data(), hash.rx_hash_key, spreading.key.size());
+  return spreading;
+}
+
+/// Nothing but the domain matters of what is given beside the table (ibv_create_qp_ex(3)).
+Result<Qp*> create_spreading(ibv_context* context, const ibv_qp_init_attr_ex& attr) {
+  nic::QpInit init{.type = engine::QpType::kRawPacket, .pd = Pd::of(attr.pd).domain};
+  init.spreading = VERBENA_TRY(to_spreading(context, attr));
+  ibv_qp_init_attr plain{};
+  plain.qp_context = attr.qp_context;
+  plain.qp_type = attr.qp_type;
+  return create_qp(context, attr.pd, init, plain);
+}
+
 Result<Qp*> create_from_extended(ibv_context* context, ibv_qp_init_attr_ex& attr) {
   if (attr.qp_type == IBV_QPT_XRC_RECV) {
     Qp* const target = VERBENA_TRY(create_target(context, attr));
@@ -120,6 +153,8 @@ Result<Qp*> create_from_extended(ibv_context* context, ibv_qp_init_attr_ex& attr
   }
   if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || !is_here(context, attr.pd))
     return fail(std::errc::invalid_argument, "no protection domain of this context");
+  if ((attr.comp_mask & (IBV_QP_INIT_ATTR_RX_HASH | IBV_QP_INIT_ATTR_IND_TABLE)) != 0)
+    return create_spreading(context, attr);
   // The extended attributes begin with the plain ones, as the header's ibv_create_qp_ex relies on.
   static_assert(offsetof(ibv_qp_init_attr_ex, comp_mask) ==
                 offsetof(ibv_qp_init_attr, sq_sig_all) + sizeof(int));
@@ -132,7 +167,8 @@ Result<Qp*> create_from_extended(ibv_context* context, ibv_qp_init_attr_ex& attr
 
 Result<ibv_qp*> create_extended(ibv_context* context, ibv_qp_init_attr_ex& attr) {
   constexpr std::uint32_t kKnown = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
-                                   IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+                                   IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+                                   IBV_QP_INIT_ATTR_RX_HASH | IBV_QP_INIT_ATTR_IND_TABLE;
   if ((attr.comp_mask & ~kKnown) != 0)
     return fail(std::errc::operation_not_supported, "unknown comp_mask");
   VERBENA_TRY(check_create_flags(attr));

@@ -12,6 +12,7 @@
 #include "compat/objects.h"
 #include "compat/real.h"
 #include "link/local_address.h"
+#include "nic/work_queue.h"
 
 namespace verbena::compat {
 namespace {
@@ -26,6 +27,7 @@ void fill_objects(const nic::Limits& limits, ibv_device_attr& attr) {
   attr.max_qp_wr = to_int(limits.max_qp_wr);
   attr.max_sge = to_int(limits.max_sge);
   attr.max_sge_rd = to_int(limits.max_sge);
+  attr.max_raw_ethy_qp = attr.max_qp;
   attr.max_srq = to_int(limits.max_srq);
   attr.max_srq_wr = to_int(limits.max_srq_wr);
   attr.max_srq_sge = to_int(limits.max_sge);
@@ -55,7 +57,8 @@ ibv_device_attr describe_device(const nic::NicConfig& config) {
   attr.vendor_part_id = kVendorPartId;
   attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
                           IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE |
-                          IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC;
+                          IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC |
+                          IBV_DEVICE_MANAGED_FLOW_STEERING;
   attr.atomic_cap = IBV_ATOMIC_HCA;
   attr.max_pkeys = kPkeyTableLength;
   attr.local_ca_ack_delay =
@@ -75,6 +78,14 @@ ibv_odp_caps describe_paging() {
               .rc_odp_caps = kUnreliable | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
               .uc_odp_caps = kUnreliable,
               .ud_odp_caps = kDatagram}};
+}
+
+ibv_rss_caps describe_spreading(const nic::Limits& limits) {
+  return {.supported_qpts = 1U << IBV_QPT_RAW_PACKET,
+          .max_rwq_indirection_tables = limits.max_qp,
+          .max_rwq_indirection_table_size = 1U << nic::IndirectionTable::kMaxLogSize,
+          .rx_hash_fields_mask = nic::kHashFields,
+          .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ};
 }
 
 ibv_port_attr describe_port(const nic::Nic& nic) {
@@ -166,6 +177,8 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
     all.packet_pacing_caps = {
         .qp_rate_limit_min = 1, .qp_rate_limit_max = kMaxRateLimit, .supported_qpts = kRateLimited};
     all.xrc_odp_caps = all.odp_caps.per_transport_caps.rc_odp_caps;
+    all.rss_caps = describe_spreading(ours.nic->config().limits);
+    all.max_wq_type_rq = ours.nic->config().limits.max_qp;
     all.max_dm_size = ours.nic->config().limits.max_dm_size;
     write_sized(attr, size, all);
     return {};

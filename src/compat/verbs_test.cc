@@ -186,7 +186,7 @@ TEST(QueuePairs, SizesTypesAndBusyParents) {
     return errno;
   };
   ibv_qp_init_attr wrong = init;
-  wrong.qp_type = IBV_QPT_RAW_PACKET;
+  wrong.qp_type = IBV_QPT_DRIVER;
   EXPECT_EQ(refusal(wrong), EOPNOTSUPP);
   wrong = init;
   wrong.send_cq = nullptr;

@@ -220,10 +220,11 @@ Result<void> check_send_operations(std::uint32_t type, std::uint64_t operations)
     return fail(std::errc::operation_not_supported,
                 "a send operation that this device does not have");
   }
-  const std::uint64_t known = type == IBV_QPT_UD         ? kUdOperations
-                              : type == IBV_QPT_UC       ? kUcOperations
-                              : type == IBV_QPT_XRC_RECV ? 0
-                                                         : kRcOperations;
+  const std::uint64_t known = type == IBV_QPT_UD           ? kUdOperations
+                              : type == IBV_QPT_UC         ? kUcOperations
+                              : type == IBV_QPT_XRC_RECV   ? 0
+                              : type == IBV_QPT_RAW_PACKET ? std::uint64_t{IBV_QP_EX_WITH_SEND}
+                                                           : kRcOperations;
   if ((operations & ~known) != 0)
     return fail(std::errc::invalid_argument, "a send operation that the type does not have");
   return {};

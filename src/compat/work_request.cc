@@ -39,6 +39,7 @@ constexpr std::uint32_t opcodes_of(ibv_qp_type type) {
     case IBV_QPT_XRC_SEND: return kRcOpcodes;
     case IBV_QPT_UC: return kUcOpcodes;
     case IBV_QPT_UD: return kUdOpcodes;
+    case IBV_QPT_RAW_PACKET: return bit(IBV_WR_SEND);
     default: return 0;
   }
 }

@@ -21,7 +21,7 @@ struct Row {
     std::uint32_t required;
     std::uint32_t optional;
     bool allowed = true;
-  } ud, uc, rc, xrc_send, xrc_receive;
+  } ud, uc, rc, xrc_send, xrc_receive, raw;
 };
 
 constexpr std::uint32_t kConnectedInit = kMaskPkeyIndex | kMaskPort | kMaskAccess;
@@ -43,7 +43,7 @@ constexpr std::uint32_t kDatagramRunning = kMaskCurrentState | kMaskQkey | kMask
 // ibv_modify_qp(3) gives the required ones; the optional ones are those of the IBA's table of queue
 // pair state transition properties. The XRC types have RC's without what only the other direction
 // needs, as in Linux. Whatever sends requests takes a rate limit where it runs, which Linux has for
-// raw packets only.
+// raw packets only; those have none here, and no attribute but the port.
 constexpr std::array kTable = {
     Row{.from = QpState::kReset,
         .to = QpState::kInit,
@@ -51,49 +51,56 @@ constexpr std::array kTable = {
         .uc = {kConnectedInit, 0},
         .rc = {kConnectedInit, 0},
         .xrc_send = {kConnectedInit, 0},
-        .xrc_receive = {kConnectedInit, 0}},
+        .xrc_receive = {kConnectedInit, 0},
+        .raw = {kMaskPort, 0}},
     Row{.from = QpState::kInit,
         .to = QpState::kInit,
         .ud = {0, kDatagramInit},
         .uc = {0, kConnectedInit},
         .rc = {0, kConnectedInit},
         .xrc_send = {0, kConnectedInit},
-        .xrc_receive = {0, kConnectedInit}},
+        .xrc_receive = {0, kConnectedInit},
+        .raw = {0, 0}},
     Row{.from = QpState::kInit,
         .to = QpState::kRtr,
         .ud = {0, kMaskPkeyIndex | kMaskQkey},
         .uc = {kConnect, kConnectOptional},
         .rc = {kConnect | kResponderRoom, kConnectOptional},
         .xrc_send = {kConnect, kConnectOptional},
-        .xrc_receive = {kConnect | kResponderRoom, kConnectOptional}},
+        .xrc_receive = {kConnect | kResponderRoom, kConnectOptional},
+        .raw = {0, 0}},
     Row{.from = QpState::kRtr,
         .to = QpState::kRts,
         .ud = {kMaskSqPsn, kDatagramRunning},
         .uc = {kMaskSqPsn, kUcRunning},
         .rc = {kMaskSqPsn | kMaskTimeout | kRequesterRoom, kRcRunning},
         .xrc_send = {kMaskSqPsn | kMaskTimeout | kRequesterRoom, kUcRunning},
-        .xrc_receive = {kMaskSqPsn | kMaskTimeout, kTargetRunning}},
+        .xrc_receive = {kMaskSqPsn | kMaskTimeout, kTargetRunning},
+         .raw = {0, 0}},
     Row{.from = QpState::kRts,
         .to = QpState::kRts,
         .ud = {0, kDatagramRunning},
         .uc = {0, kUcRunning},
         .rc = {0, kRcRunning},
         .xrc_send = {0, kUcRunning},
-        .xrc_receive = {0, kTargetRunning}},
+        .xrc_receive = {0, kTargetRunning},
+         .raw = {0, 0}},
     Row{.from = QpState::kRts,
         .to = QpState::kSqd,
         .ud = {0, kMaskSqdNotify},
         .uc = {0, kMaskSqdNotify},
         .rc = {0, kMaskSqdNotify},
         .xrc_send = {0, kMaskSqdNotify},
-        .xrc_receive = {0, kMaskSqdNotify}},
+        .xrc_receive = {0, kMaskSqdNotify},
+        .raw = {0, 0}},
     Row{.from = QpState::kSqd,
         .to = QpState::kRts,
         .ud = {0, kDatagramRunning},
         .uc = {0, kUcRunning},
         .rc = {0, kRcRunning},
         .xrc_send = {0, kUcRunning},
-        .xrc_receive = {0, kTargetRunning}},
+        .xrc_receive = {0, kTargetRunning},
+         .raw = {0, 0}},
     Row{.from = QpState::kSqd,
         .to = QpState::kSqd,
         .ud = {0, kMaskPkeyIndex | kMaskQkey},
@@ -101,14 +108,16 @@ constexpr std::array kTable = {
                kMaskPath | kMaskAlternatePath | kMaskAccess | kMaskPkeyIndex | kMaskPathMigration},
         .rc = {0, kReliableDrained | kRequesterRoom | kResponderRoom},
         .xrc_send = {0, kReliableDrained | kRequesterRoom},
-        .xrc_receive = {0, kReliableDrained | kResponderRoom}},
+        .xrc_receive = {0, kReliableDrained | kResponderRoom},
+        .raw = {0, 0}},
     Row{.from = QpState::kSqe,
         .to = QpState::kRts,
         .ud = {0, kDatagramRunning},
         .uc = {0, kMaskCurrentState | kMaskAccess},
         .rc = {0, 0, false},
         .xrc_send = {0, 0, false},
-        .xrc_receive = {0, 0, false}},
+        .xrc_receive = {0, 0, false},
+        .raw = {0, 0}},
 };
 
 struct MaskName {
@@ -158,6 +167,7 @@ const Row::Attributes& cell_of(const Row& row, QpType type) {
     case QpType::kUc: return row.uc;
     case QpType::kUd: return row.ud;
     case QpType::kXrcSend: return row.xrc_send;
+    case QpType::kRawPacket: return row.raw;
     case QpType::kXrcReceive: break;
   }
   return row.xrc_receive;

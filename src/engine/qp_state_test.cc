@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::array kStates = {QpState::kReset, QpState::kInit, QpState::kRtr, QpState::kRts,
                                 QpState::kSqd,   QpState::kSqe,  QpState::kErr};
-constexpr std::array kTypes = {QpType::kRc, QpType::kUc, QpType::kUd, QpType::kXrcSend,
-                               QpType::kXrcReceive};
+constexpr std::array kTypes = {QpType::kRc,      QpType::kUc,         QpType::kUd,
+                               QpType::kXrcSend, QpType::kXrcReceive, QpType::kRawPacket};
 
 TEST(QpStateTable, EveryCell) {
   using enum QpState;

@@ -17,6 +17,7 @@ namespace verbena::engine {
     case QpType::kUd: return wire::Transport::kUd;
     case QpType::kXrcSend:
     case QpType::kXrcReceive: return wire::Transport::kXrc;
+    case QpType::kRawPacket: break;
   }
   return wire::Transport::kUnknown;
 }

@@ -8,6 +8,7 @@ std::string_view to_string(QpType type) {
     case QpType::kRc: return "RC";
     case QpType::kUc: return "UC";
     case QpType::kUd: return "UD";
+    case QpType::kRawPacket: return "RAW_PACKET";
     case QpType::kXrcSend: return "XRC_SEND";
     case QpType::kXrcReceive: return "XRC_RECV";
   }

@@ -12,6 +12,7 @@ enum class QpType : std::uint8_t {
   kRc = 2,
   kUc = 3,
   kUd = 4,
+  kRawPacket = 8,    ///< sends and receives Ethernet frames; the engine has only its states
   kXrcSend = 9,      ///< initiator: an RC queue pair that sends only
   kXrcReceive = 10,  ///< target: one that receives only, into the shared queues that requests name
 };

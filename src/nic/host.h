@@ -13,6 +13,7 @@
 #include "link/link.h"
 #include "nic/membership.h"
 #include "nic/port_state.h"
+#include "nic/segment.h"
 #include "wire/address.h"
 
 namespace verbena::nic {
@@ -90,10 +91,16 @@ class Host {
   /// What is known of peers beside their packets; null when nothing is. Lives as long as the host.
   [[nodiscard]] virtual engine::PeerWatch* peers() { return nullptr; }
 
+  /// The Ethernet segment that the raw packets of this host's NICs go to.
+  [[nodiscard]] Segment& segment() { return segment_; }
+
   /// Blocks the calling thread until ready() is true: every blocking verb waits here. ready() is
   /// called without locks, at once and then whenever `notifier` (if given) was signalled or
   /// something else happened.
   [[nodiscard]] virtual Waited wait(const std::function<bool()>& ready, Notifier* notifier) = 0;
+
+ private:
+  Segment segment_;
 };
 
 }  // namespace verbena::nic

@@ -34,7 +34,10 @@ Nic::Impl::Impl(Host& the_host, const NicConfig& the_config,
       srqs("shared receive queues", the_config.limits.max_srq),
       qps("queue pairs", the_config.limits.max_qp),
       domains("XRC domains", the_config.limits.max_pd),
-      next_srq_number(static_cast<std::uint32_t>(the_host.random())) {}
+      work_queues("work queues", the_config.limits.max_qp),
+      tables("indirection tables", the_config.limits.max_qp),
+      next_srq_number(static_cast<std::uint32_t>(the_host.random())),
+      raw_port(the_host.segment()) {}
 
 // Called with a shard held, so neither a shard nor the object lock is taken here.
 void Nic::Impl::overrun(CompletionQueue& cq) {
@@ -165,7 +168,8 @@ Result<void> Nic::arm(CompletionQueue* cq, bool solicited_only) {
 }
 
 Result<void> Nic::post_send(QueuePair* qp, const engine::SendRequest& request) {
-  if (qp->refuses_send()) impl_->shard_of(*qp).refresh(*qp, impl_->host.now());
+  if (qp->refuses_send() && qp->transport != nullptr)
+    impl_->shard_of(*qp).refresh(*qp, impl_->host.now());
   return qp->post_send(request);
 }
 
@@ -180,6 +184,10 @@ Result<void> Nic::post_receive(SharedReceiveQueue* srq, const engine::ReceiveReq
 void Nic::ring(QueuePair* qp) {
   Shard& shard = impl_->shard_of(*qp);
   const bool sends = qp->take_send_posted();
+  if (qp->raw != nullptr) {
+    if (sends || qp->raw->failed()) qp->raw->serve(impl_->host.now());
+    return;
+  }
   if (!sends && !shard.wants_receives(*qp)) return;
   const Time now = impl_->host.now();
   // A reply takes the held acknowledgements with it.

@@ -28,6 +28,11 @@ class DeviceMemory;
 class DeviceMemoryPool;
 class QueuePair;
 class SharedReceiveQueue;
+class WorkQueue;
+enum class WorkQueueState : std::uint8_t;
+struct Flow;
+struct FlowRule;
+struct IndirectionTable;
 struct XrcDomain;
 struct XrcDomainInit;
 
@@ -187,6 +192,27 @@ class Nic {
   /// Needs no ring(): it waits there for a packet.
   [[nodiscard]] Result<void> post_receive(SharedReceiveQueue* srq,
                                           const engine::ReceiveRequest& request);
+
+  // Raw packets. A raw packet queue pair sends frames to the host's segment, and gets those that a
+  // rule steers to it; one that spreads hands them to the work queues of its table and neither
+  // sends nor changes its state: operation_not_supported.
+
+  /// invalid_argument for a rule that says anything twice; operation_not_supported for a queue pair
+  /// that frames cannot be steered to. While there is a rule the queue pair is in use.
+  [[nodiscard]] Result<Flow*> create_flow(QueuePair* qp, const FlowRule& rule);
+  void destroy_flow(Flow* flow);
+
+  [[nodiscard]] Result<WorkQueue*> create_wq(WorkQueueInit& init);
+  /// As WorkQueue::modify().
+  [[nodiscard]] Result<void> modify_wq(WorkQueue* wq, std::optional<WorkQueueState> from,
+                                       WorkQueueState to);
+  [[nodiscard]] Result<void> destroy_wq(WorkQueue* wq);
+  [[nodiscard]] std::uint32_t number(const WorkQueue* wq) const;
+  /// Needs no ring().
+  [[nodiscard]] Result<void> post_receive(WorkQueue* wq, const engine::ReceiveRequest& request);
+  /// Of as many entries as a power of two; one may be in it several times.
+  [[nodiscard]] Result<IndirectionTable*> create_table(std::span<WorkQueue* const> queues);
+  [[nodiscard]] Result<void> destroy_table(IndirectionTable* table);
 
   [[nodiscard]] Result<AddressHandle*> create_ah(ProtectionDomain* pd, const wire::Path& path);
   [[nodiscard]] Result<void> destroy_ah(AddressHandle* ah);

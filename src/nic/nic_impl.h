@@ -19,8 +19,10 @@
 #include "nic/object_table.h"
 #include "nic/poll_state.h"
 #include "nic/queue_pair.h"
+#include "nic/raw_port.h"
 #include "nic/shard.h"
 #include "nic/shared_receive_queue.h"
+#include "nic/work_queue.h"
 #include "nic/xrc_domain.h"
 
 namespace verbena::nic {
@@ -55,6 +57,10 @@ struct Nic::Impl final : OverrunListener {
   [[nodiscard]] Result<void> check_srq_size(std::uint32_t max_wr) const;
 
   void close(QueuePair& qp, QueuePair::Opening& opening);
+  /// Gives a queue pair its place: in a shard's engine, or for raw packets beside it.
+  [[nodiscard]] Result<void> settle(QueuePair& qp, const QpInit& init);
+  /// Takes that place away.
+  void unsettle(QueuePair& qp);
   /// Gives an XRC receive queue its number, under which the domain's targets find it from now on.
   [[nodiscard]] Result<void> enter_domain(SharedReceiveQueue& srq);
   /// No target takes from it any more.
@@ -91,12 +97,15 @@ struct Nic::Impl final : OverrunListener {
   ObjectTable<SharedReceiveQueue> srqs;
   ObjectTable<QueuePair> qps;
   ObjectTable<XrcDomain> domains;
+  ObjectTable<WorkQueue> work_queues;
+  ObjectTable<IndirectionTable> tables;
   std::map<FileIdentity, std::weak_ptr<XrcReceives>> shared_domains;  ///< those that are open
   std::map<wire::Address, std::vector<QueuePair*>> groups;  ///< those that have queue pairs
   std::set<std::uint32_t> srq_numbers;
   std::uint32_t next_srq_number;  ///< the low bits to try next
 
-  std::vector<std::unique_ptr<Shard>> shards;  ///< last: their engines point to all of the above
+  std::vector<std::unique_ptr<Shard>> shards;  ///< their engines point to all of the above
+  RawPort raw_port;                            ///< last: it leads to queue pairs and shards
 };
 
 }  // namespace verbena::nic

@@ -27,6 +27,7 @@ namespace {
   add(qp.send_cq());
   add(qp.receive_cq());
   add(qp.srq());
+  if (qp.spreader != nullptr) add(&qp.spreader->table());
   return uses;
 }
 
@@ -86,6 +87,10 @@ Result<void> Nic::Impl::check_init(const QpInit& init) const {
     return refuse("an XRC_RECV queue pair, and no other, needs an XRC domain");
   if (init.domain != nullptr) return {};
   if (init.pd == nullptr) return refuse("a queue pair needs a protection domain");
+  if (init.spreading) {
+    if (init.type == engine::QpType::kRawPacket && init.spreading->table != nullptr) return {};
+    return refuse("only raw packet queue pairs spread, to the work queues of a table");
+  }
   const bool receives = init.type != engine::QpType::kXrcSend;
   if (init.send_cq == nullptr || (receives && init.receive_cq == nullptr)) {
     return refuse("a queue pair needs two completion queues");
@@ -270,11 +275,11 @@ Result<QueuePair*> Nic::create_qp(QpInit& init, void* cookie) {
   VERBENA_TRY(impl_->qps.check_room());
   QueuePair& qp = *made;
   if (init.receive_cq != nullptr) init.receive_cq->complete_from(qp.home());
-  VERBENA_TRY(impl_->shard_of(qp).add(qp, impl_->host.now()));
+  VERBENA_TRY(impl_->settle(qp, init));
   for (std::uint32_t* uses : uses_of(qp)) ++*uses;
   if (init.pd != nullptr) ++init.pd->uses;
   if (init.domain != nullptr) ++init.domain->uses;
-  const bool sends = init.domain == nullptr;
+  const bool sends = init.send_cq != nullptr;
   const bool receives = sends && init.receive_cq != nullptr && init.srq == nullptr;
   init.max_send_wr = sends ? qp.send_queue().capacity() : 0;
   init.max_send_sge = sends ? qp.send_queue().max_pieces() : 0;
@@ -291,6 +296,7 @@ Result<void> Nic::destroy_qp(QueuePair* qp, const void* cookie) {
     // As Linux: only who closes the device is spared the detaching.
     if (!impl_->groups_of(*qp).empty())
       return busy("the queue pair is attached to a multicast group");
+    if (qp->flows > 0) return busy("frames are steered to the queue pair");
     if (!opening->closing) impl_->close(*qp, *opening);
   }
   VERBENA_TRY(opening->ledger.settle(impl_->host));
@@ -311,7 +317,7 @@ Result<void> Nic::destroy_qp(QueuePair* qp, const void* cookie) {
 /// What belongs to an opening ends, and with the last one the transport.
 void Nic::Impl::close(QueuePair& qp, QueuePair::Opening& opening) {
   if (std::ranges::count(qp.openings(), false, &QueuePair::Opening::closing) == 1) {
-    shard_of(qp).remove(qp, host.now());
+    unsettle(qp);
     qp.purge();
     for (std::uint32_t* uses : uses_of(qp)) --*uses;
     opening.closing = true;
@@ -329,10 +335,15 @@ Result<void> Nic::modify_qp(QueuePair* qp, const engine::QpAttributes& attribute
   if ((mask & engine::kMaskPath) != 0) {
     completed.path = VERBENA_TRY(impl_->complete_path(attributes.path));
   }
+  if (qp->raw != nullptr) return qp->raw->modify(completed, mask, impl_->host.now());
+  if (qp->transport == nullptr)
+    return fail(std::errc::operation_not_supported, "a queue pair that spreads has no states");
   return impl_->shard_of(*qp).modify(*qp, completed, mask, impl_->host.now());
 }
 
 engine::QpAttributes Nic::query_qp(QueuePair* qp) const {
+  if (qp->raw != nullptr) return qp->raw->attributes();
+  if (qp->transport == nullptr) return {};
   return impl_->shard_of(*qp).attributes(*qp, impl_->host.now());
 }
 

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory_resource>
+#include <optional>
 
 #include "engine/types.h"
 #include "wire/address.h"
+#include "wire/toeplitz.h"
 
 namespace verbena::nic {
 
 class CompletionQueue;
 class DeviceMemory;
+struct IndirectionTable;
 class SharedReceiveQueue;
 struct XrcDomain;
 
@@ -39,8 +44,37 @@ struct AddressHandle {
   wire::Path path{};
 };
 
+/// What a receive work queue is made with (ibv_wq_init_attr); the granted sizes come back in it.
+struct WorkQueueInit {
+  ProtectionDomain* pd = nullptr;
+  CompletionQueue* cq = nullptr;
+  std::uint32_t max_wr = 0;
+  std::uint32_t max_sge = 0;
+};
+
+/// Which fields of a frame the hash of receive-side scaling covers: a mask of ibv_rx_hash_fields.
+enum HashField : std::uint32_t {
+  kHashSourceIpv4 = 1 << 0,
+  kHashDestinationIpv4 = 1 << 1,
+  kHashSourceIpv6 = 1 << 2,
+  kHashDestinationIpv6 = 1 << 3,
+  kHashSourcePortTcp = 1 << 4,
+  kHashDestinationPortTcp = 1 << 5,
+  kHashSourcePortUdp = 1 << 6,
+  kHashDestinationPortUdp = 1 << 7,
+};
+inline constexpr std::uint32_t kHashFields = (1 << 8) - 1;
+
+/// How a raw packet queue pair spreads what it receives (ibv_rx_hash_conf).
+struct Spreading {
+  IndirectionTable* table = nullptr;
+  std::array<std::byte, wire::Toeplitz::kKeySize> key{};
+  std::uint32_t fields = 0;
+};
+
 /// What a queue pair is made with (ibv_qp_init_attr); the granted sizes come back in it. An
-/// XRC_RECV queue pair has a domain and nothing else of this, an XRC_SEND one no receives.
+/// XRC_RECV queue pair has a domain and nothing else of this, an XRC_SEND one no receives;
+/// a raw packet one that spreads has a protection domain and the spreading.
 struct QpInit {
   engine::QpType type = engine::QpType::kRc;
   ProtectionDomain* pd = nullptr;
@@ -48,6 +82,7 @@ struct QpInit {
   CompletionQueue* receive_cq = nullptr;
   SharedReceiveQueue* srq = nullptr;  ///< where receives come from; null: a queue of its own
   XrcDomain* domain = nullptr;        ///< XRC_RECV
+  std::optional<Spreading> spreading{};
   std::uint32_t max_send_wr = 0;
   std::uint32_t max_receive_wr = 0;
   std::uint32_t max_send_sge = 0;

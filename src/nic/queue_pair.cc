@@ -15,6 +15,7 @@ using engine::SendOpcode;
 /// The operations of each transport service (ibv_post_send(3)).
 [[nodiscard]] bool knows(QpType type, SendOpcode opcode) {
   if (type == QpType::kXrcReceive) return false;
+  if (type == QpType::kRawPacket) return opcode == SendOpcode::kSend;
   switch (opcode) {
     case SendOpcode::kSend:
     case SendOpcode::kSendWithImm: return true;
@@ -29,6 +30,12 @@ using engine::SendOpcode;
     case SendOpcode::kAtomicWrite: return type == QpType::kRc;
   }
   return false;
+}
+
+/// Where its transport lives. One that spreads has none, and its work queues have their own.
+[[nodiscard]] std::uint32_t home_of(const QpInit& init) {
+  if (init.domain != nullptr) return init.domain->receives->home();
+  return init.send_cq != nullptr ? init.send_cq->home : 0;
 }
 
 /// Whether a request carries data of ours, which is what can be inline.
@@ -48,7 +55,7 @@ using engine::SendOpcode;
 // A queue of size zero is asked for by programs that never post to it; one slot is granted.
 QueuePair::QueuePair(const QpInit& init, void* cookie)
     : type_(init.type),
-      home_(init.domain != nullptr ? init.domain->receives->home() : init.send_cq->home),
+      home_(home_of(init)),
       signal_all_(init.signal_all),
       blocks_own_multicasts_(init.blocks_own_multicasts),
       pd_(init.pd),

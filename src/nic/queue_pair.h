@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <mutex>
 
 #include "base/result.h"
@@ -15,7 +16,9 @@
 #include "nic/event_ledger.h"
 #include "nic/gate.h"
 #include "nic/objects.h"
+#include "nic/raw_transport.h"
 #include "nic/shared_receive_queue.h"
+#include "nic/work_queue.h"
 #include "nic/xrc_domain.h"
 
 namespace verbena::nic {
@@ -71,6 +74,7 @@ class QueuePair {
   [[nodiscard]] engine::QpConfig engine_config(std::uint32_t number);
 
   [[nodiscard]] engine::QpType type() const { return type_; }
+  [[nodiscard]] bool signals_all() const { return signal_all_; }
   /// Index of its shard.
   [[nodiscard]] std::uint32_t home() const { return home_; }
   // Each is null where there is none.
@@ -92,7 +96,12 @@ class QueuePair {
 
   // Set by the shard that takes it.
   std::uint32_t number = 0;
-  engine::QueuePair* transport = nullptr;
+  engine::QueuePair* transport = nullptr;  ///< null for raw packets
+
+  // Of a raw packet queue pair, one of these, set by the NIC.
+  std::unique_ptr<RawTransport> raw{};
+  std::unique_ptr<FrameSpreader> spreader{};
+  std::uint32_t flows = 0;  ///< rules that steer to it (under the NIC's object lock)
 
  private:
   [[nodiscard]] Result<void> check(const engine::SendRequest& request) const;

@@ -145,27 +145,46 @@ auto Shard::change(Time now, Change&& work) {
   return result;
 }
 
+Result<void> Shard::with_free_number(const std::function<Result<bool>(std::uint32_t)>& take) {
+  for (std::uint32_t tries = 0; tries < kNumbers; ++tries) {
+    const std::uint32_t low = next_number_;
+    next_number_ = (next_number_ + 1) % kNumbers;
+    if (low < 2) continue;  // 0 and 1 are the management queue pairs of the address
+    const std::uint32_t number = (std::uint32_t{slot_} << kSlotShift) | low;
+    if (queue_pairs_.contains(number) || reserved_numbers_.contains(number)) continue;
+    if (VERBENA_TRY(take(number))) return {};
+  }
+  return fail(std::errc::not_enough_memory, "all queue pair numbers are in use");
+}
+
 Result<void> Shard::add(QueuePair& qp, Time now) {
   return change(now, [&]() -> Result<void> {
     if (qp.type() == engine::QpType::kUd) link_->report_ip_headers();  // for its receivers' GRH
-    for (std::uint32_t tries = 0; tries < kNumbers; ++tries) {
-      const std::uint32_t low = next_number_;
-      next_number_ = (next_number_ + 1) % kNumbers;
-      if (low < 2) continue;  // 0 and 1 are the management queue pairs of the address
-      const std::uint32_t number = (std::uint32_t{slot_} << kSlotShift) | low;
+    return with_free_number([&](std::uint32_t number) -> Result<bool> {
       auto made = engine_.create(qp.engine_config(number));
-      if (made) {
-        qp.number = number;
-        qp.transport = *made;
-        queue_pairs_.emplace(number, &qp);
-        return {};
-      }
-      if (made.error().condition != std::errc::address_in_use) {
-        return std::unexpected(std::move(made).error());
-      }
-    }
-    return fail(std::errc::not_enough_memory, "all queue pair numbers are in use");
+      if (!made && made.error().condition == std::errc::address_in_use) return false;
+      qp.transport = VERBENA_TRY(std::move(made));
+      qp.number = number;
+      queue_pairs_.emplace(number, &qp);
+      return true;
+    });
   });
+}
+
+Result<std::uint32_t> Shard::reserve_number(Time now) {
+  return change(now, [&]() -> Result<std::uint32_t> {
+    std::uint32_t reserved = 0;
+    VERBENA_TRY(with_free_number([&](std::uint32_t number) -> Result<bool> {
+      reserved_numbers_.insert(number);
+      reserved = number;
+      return true;
+    }));
+    return reserved;
+  });
+}
+
+void Shard::release_number(std::uint32_t number, Time now) {
+  run(now, [&] { reserved_numbers_.erase(number); });
 }
 
 void Shard::remove(QueuePair& qp, Time now) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 
 #include "base/result.h"
@@ -68,6 +69,9 @@ class Shard {
   /// Makes the queue pair's transport and gives it a number.
   [[nodiscard]] Result<void> add(QueuePair& qp, Time now);
   void remove(QueuePair& qp, Time now);
+  /// A number that no queue pair gets until it is released: for what has no engine.
+  [[nodiscard]] Result<std::uint32_t> reserve_number(Time now);
+  void release_number(std::uint32_t number, Time now);
   /// The queue pair of that number here, or null.
   [[nodiscard]] QueuePair* find(std::uint32_t number, Time now);
   /// As engine::Engine::forget().
@@ -96,6 +100,11 @@ class Shard {
   /// As Nic::report_queue_pairs().
   [[nodiscard]] std::size_t report(std::uint32_t above, std::span<QueuePairReport> to, Time now);
 
+  // For work that run() lets in.
+
+  [[nodiscard]] bool up() const { return up_; }
+  [[nodiscard]] engine::Counters& counting() { return *counters_; }
+
   /// A completion queue overflowed: at the end of the turn its queue pairs go to ERR.
   void note_overrun() { overruns_.store(true, std::memory_order_release); }
 
@@ -113,6 +122,9 @@ class Shard {
   auto change(Time now, Change&& work);
 
   // All of these are called inside the gate.
+  /// Calls `take` with one free number after the other until it says yes or fails for good.
+  [[nodiscard]] Result<void> with_free_number(
+      const std::function<Result<bool>(std::uint32_t)>& take);
   std::size_t turn(Time now, engine::Acks acks, Receive receive);
   void serve_doorbells(Time now);
   std::size_t receive(Time now);
@@ -141,10 +153,11 @@ class Shard {
 
   // Inside the gate.
   std::map<std::uint32_t, QueuePair*> queue_pairs_;  ///< by number
-  std::uint32_t next_number_;                        ///< the low 18 bits to try next
-  bool up_;                                          ///< the port
-  bool dirty_ = false;  ///< the engine may have something to send or to tell
-  bool more_ = false;   ///< a turn ended before the engine had sent everything
+  std::set<std::uint32_t> reserved_numbers_{};
+  std::uint32_t next_number_;  ///< the low 18 bits to try next
+  bool up_;                    ///< the port
+  bool dirty_ = false;         ///< the engine may have something to send or to tell
+  bool more_ = false;          ///< a turn ended before the engine had sent everything
   bool wake_wanted_ = false;
   std::uint64_t unwanted_ = 0;  ///< datagrams that no queue pair wanted
   std::optional<Time> link_timeout_{};
