@@ -66,6 +66,7 @@ Result<std::vector<DeviceSpec>> live_devices() {
   the_live.options.open_addresses = settings.addresses;
   the_live.options.capture_file = settings.pcap;
   the_live.options.faults = settings.faults;
+  the_live.options.ethernet = settings.ethernet;
   nic::Host* const host = VERBENA_TRY(make_host(the_live));
 
   if (settings.addresses.empty()) settings.addresses.push_back(nic::LiveHost::default_address());

@@ -91,6 +91,9 @@ class Host {
   /// What is known of peers beside their packets; null when nothing is. Lives as long as the host.
   [[nodiscard]] virtual engine::PeerWatch* peers() { return nullptr; }
 
+  /// Whoever sends or receives raw packets asks for this first: the segment's way to others, where
+  /// the host has one, is open from then on. Called without locks.
+  [[nodiscard]] virtual Result<void> open_uplink() { return {}; }
   /// The Ethernet segment that the raw packets of this host's NICs go to.
   [[nodiscard]] Segment& segment() { return segment_; }
 

@@ -20,6 +20,7 @@
 #include "nic/fork_ledger.h"
 #include "nic/nic.h"
 #include "nic/runner.h"
+#include "nic/segment_uplink.h"
 #include "nic/slot_groups.h"
 #include "nic/stray_link.h"
 
@@ -64,6 +65,7 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
   /// open once, and closing it a second time would drop the locks of the first.
   std::mutex mutex;
   std::map<wire::Address, std::weak_ptr<Fabric>> fabrics;
+  std::unique_ptr<SegmentUplink> uplink;  ///< once a raw packet queue pair was made
 
   /// Guards the NICs, and is held while they are told something. The runner's thread takes it too,
   /// so whoever has it does not call the runner or a fabric's slots.
@@ -255,6 +257,23 @@ void LiveHost::wake(Nic& nic) {
 }
 
 engine::PeerWatch* LiveHost::peers() { return impl_.get(); }
+
+Result<void> LiveHost::open_uplink() {
+  const std::scoped_lock lock(impl_->mutex);
+  if (impl_->uplink != nullptr) return {};
+  const std::string& interface = impl_->options.ethernet;
+  auto opened = SegmentUplink::open(
+      interface,
+      {.segment = segment(), .watcher = impl_->runner, .ledger = impl_->ledger, .host = *this});
+  if (opened) {
+    impl_->uplink = std::move(*opened);
+    return {};
+  }
+  log(interface.empty() ? LogLevel::kWarning : LogLevel::kError, "{}{}", opened.error().message,
+      interface.empty() ? ": raw packets stay in this process" : "");
+  if (interface.empty()) return {};
+  return std::unexpected(opened.error());
+}
 
 Waited LiveHost::wait(const std::function<bool()>& ready, Notifier* notifier) {
   constexpr long kFirstPause = 20'000;

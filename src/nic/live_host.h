@@ -23,6 +23,8 @@ struct LiveHostOptions {
   /// A fault plan in the words of `link/fault.h`; empty for none. Each attachment runs the plan
   /// with its slot added to the seed.
   std::string faults{};
+  /// The interface that raw packets go to; empty for the machine's own segment.
+  std::string ethernet{};
 };
 
 /// The real world: the monotonic clock, the kernel's entropy, UDP sockets that the processes of a
@@ -64,6 +66,9 @@ class LiveHost final : public Host {
   void wake(Nic& nic) override;
   /// Knows of this machine's addresses whether a process of this user holds the queue pair's slot.
   [[nodiscard]] engine::PeerWatch* peers() override;
+  /// As link::PacketLink::open(); never fails for the machine's own segment, but frames stay in the
+  /// process when the kernel refuses it.
+  [[nodiscard]] Result<void> open_uplink() override;
   /// With a notifier, ready() takes from it: a count that ready() leaves makes the thread spin.
   /// Without one ready() is asked every now and then, at most 2 ms apart. With one the thread may
   /// be cancelled here (pthread_cancel(3)), which unwinds its stack.

@@ -270,6 +270,7 @@ void Nic::acknowledge(SharedReceiveQueue* srq, std::uint32_t events) {
 
 Result<QueuePair*> Nic::create_qp(QpInit& init, void* cookie) {
   VERBENA_TRY(impl_->check_init(init));
+  if (init.type == engine::QpType::kRawPacket) VERBENA_TRY(impl_->host.open_uplink());
   auto made = std::make_unique<QueuePair>(init, cookie);
   const std::scoped_lock lock(impl_->objects_mutex);
   VERBENA_TRY(impl_->qps.check_room());

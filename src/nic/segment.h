@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/time.h"
+#include "link/frame_link.h"
 
 namespace verbena::nic {
 
@@ -23,8 +24,8 @@ class SegmentPort {
   ~SegmentPort() = default;
 };
 
-/// An Ethernet without wires: every port hears every frame, the sender's own as well, and its rules
-/// say what becomes of it. It reaches the NICs of one process.
+/// The Ethernet of a process's NICs: every port hears every frame, the sender's own as well, and
+/// its rules say what becomes of it. An uplink leads on to others, where the host has one.
 ///
 /// Threads: all calls are safe from any thread, and the ports hear a frame in the caller's. Lock
 /// order: the segment comes after the NIC's object lock and before shards.
@@ -39,7 +40,20 @@ class Segment {
     const std::scoped_lock lock(mutex_);
     std::erase(ports_, &port);
   }
+  /// From now on frames leave by `uplink` as well, if it is not null; it outlives its part here.
+  void set_uplink(link::FrameLink* uplink) {
+    const std::scoped_lock lock(mutex_);
+    uplink_ = uplink;
+  }
+
+  /// A frame of a port's own.
   void transmit(ConstBytes frame, Time now) {
+    const std::shared_lock lock(mutex_);
+    for (SegmentPort* port : ports_) port->hear(frame, now);
+    if (uplink_ != nullptr) uplink_->transmit(frame);
+  }
+  /// A frame that came by the uplink.
+  void hear(ConstBytes frame, Time now) {
     const std::shared_lock lock(mutex_);
     for (SegmentPort* port : ports_) port->hear(frame, now);
   }
@@ -47,6 +61,7 @@ class Segment {
  private:
   std::shared_mutex mutex_;
   std::vector<SegmentPort*> ports_;  ///< in the order in which they joined
+  link::FrameLink* uplink_ = nullptr;
 };
 
 }  // namespace verbena::nic

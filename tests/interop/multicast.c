@@ -8,15 +8,13 @@
 // the first group only. Everybody must get each datagram once, and answers it to where it came
 // from. Whatever fails ends the process with a sentence and status 1.
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "interop/meeting.h"
 #include "interop/verbs_loop.h"
 
 enum {
@@ -225,26 +223,6 @@ static void receive_and_answer(int ready, int end_of_it, uint16_t port) {
   close_end(&end);
 }
 
-static void meet(int connection, char say, char hear) {
-  char heard = 0;
-  need(write(connection, &say, 1) == 1, "write");
-  if (read(connection, &heard, 1) != 1 || heard != hear) die("the other side has ended");
-}
-
-static int wait_for_sender(uint16_t port) {
-  const int listener = socket(AF_INET, SOCK_STREAM, 0);
-  if (listener < 0) die("socket");
-  const struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(port)};
-  const int on = 1;
-  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  need(bind(listener, (const struct sockaddr*)&any, sizeof any) == 0, "bind");
-  need(listen(listener, 1) == 0, "listen");
-  const int connection = accept(listener, NULL, NULL);
-  need(connection >= 0, "accept");
-  close(listener);
-  return connection;
-}
-
 static void serve(int receivers, uint16_t port) {
   int ready[2] = {-1, -1};
   int end_of_it[2] = {-1, -1};
@@ -262,7 +240,7 @@ static void serve(int receivers, uint16_t port) {
   close(ready[1]);  // so that the end of all of them is seen
   char one;
   for (int i = 0; i < receivers; ++i) need(read(ready[0], &one, 1) == 1, "a receiver");
-  const int connection = wait_for_sender(port);
+  const int connection = wait_for_other(port);
   meet(connection, (char)receivers, 'd');
   close(end_of_it[1]);
   for (int i = 0; i < receivers; ++i) {
@@ -283,11 +261,7 @@ static struct ibv_ah* handle_of(struct end* end, int group) {
 }
 
 static void send_all(const char* host, uint16_t port) {
-  const int connection = socket(AF_INET, SOCK_STREAM, 0);
-  if (connection < 0) die("socket");
-  struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
-  need(inet_pton(AF_INET, host, &to.sin_addr) == 1, "inet_pton");
-  need(connect(connection, (const struct sockaddr*)&to, sizeof to) == 0, "connect");
+  const int connection = find_other(host, port);
   struct end end;
   open_end(&end, 1, port);
   char receivers = 0;

@@ -52,6 +52,12 @@ def multicast(build, receivers):
                 expect=r"passed: multicast")
 
 
+def raw_frames(build, run=()):
+    words = [str(build / "bin" / "raw_frames")]
+    return Case("raw frames to another process", words, [*words, ADDRESS], list(run),
+                expect=r"passed: \d+ frames")
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("", 0))
@@ -262,7 +268,7 @@ def run_as_nobody(script, build, arguments):
         (copy / "build").mkdir()
         for part in ("bin/verbena", "bin/verbs_check", "bin/verbs_check_linked", "bin/wire_check",
                      "bin/lost_memory", "bin/process_life", "bin/async_events", "bin/each_verb",
-                     "bin/multicast", "lib"):
+                     "bin/multicast", "bin/raw_frames", "lib"):
             source, target = build / part, copy / "build" / part
             target.parent.mkdir(exist_ok=True)
             if source.is_dir():
