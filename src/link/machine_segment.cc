@@ -30,8 +30,14 @@ struct Preamble {
 }  // namespace
 
 Result<sys::OwnedFd> MachineSegment::open() {
-  sys::OwnedFd fd = VERBENA_TRY(open_group_socket(kGroup, kPort, ::if_nametoindex("lo")));
+  const unsigned loopback = ::if_nametoindex("lo");
+  sys::OwnedFd fd = VERBENA_TRY(open_group_socket(kGroup, kPort, loopback));
   set_receive_buffer(fd.get(), kReceiveBuffer);
+  // Without it a default route would lead the frames off the machine.
+  const ip_mreqn out{
+      .imr_multiaddr = {}, .imr_address = {}, .imr_ifindex = static_cast<int>(loopback)};
+  if (sys::setsockopt(fd.get(), IPPROTO_IP, IP_MULTICAST_IF, &out, sizeof out) != 0)
+    return fail(static_cast<std::errc>(errno), "no multicasts on the loopback interface");
   return fd;
 }
 

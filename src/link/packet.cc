@@ -19,7 +19,7 @@ namespace verbena::link {
 namespace {
 
 constexpr int kReceiveBuffer = 4 << 20;
-constexpr std::size_t kTagAt = 2 * ETH_ALEN;
+constexpr std::size_t kTagAt = std::size_t{2} * ETH_ALEN;
 constexpr std::size_t kTagSize = 4;
 
 std::unexpected<Error> kernel_refuses(const std::string& interface) {

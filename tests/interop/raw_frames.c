@@ -78,8 +78,11 @@ static size_t receive(struct end* end, uint8_t* to) {
 static void send_frame(struct end* end, const uint8_t* frame, size_t size) {
   memcpy(place(end, kReceives), frame, size);
   struct ibv_sge sge = {(uintptr_t)place(end, kReceives), (uint32_t)size, end->mr->lkey};
-  struct ibv_send_wr request = {
-      .wr_id = kReceives, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+  struct ibv_send_wr request = {.wr_id = kReceives,
+                                .sg_list = &sge,
+                                .num_sge = 1,
+                                .opcode = IBV_WR_SEND,
+                                .send_flags = IBV_SEND_SIGNALED};
   struct ibv_send_wr* bad = NULL;
   need(ibv_post_send(end->qp, &request, &bad) == 0, "ibv_post_send");
 }
