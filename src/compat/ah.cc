@@ -77,7 +77,7 @@ std::optional<std::size_t> answering_gid(const nic::GidTable& gids, const wire::
   return static_cast<std::size_t>(found - gids.begin());
 }
 
-constexpr std::uint8_t kPacketTypeIpv6 = 0x9;  // wc.sl of a UD receive (engine.md, "On the wire")
+constexpr std::uint8_t kPacketTypeIpv4 = 0xA;  // wc.sl of a UD receive (engine.md, "On the wire")
 
 Result<void> init_ah(ibv_context* context, std::uint8_t port_num, const ibv_wc& wc,
                      const ibv_grh* grh, ibv_ah_attr& attr) {
@@ -87,8 +87,9 @@ Result<void> init_ah(ibv_context* context, std::uint8_t port_num, const ibv_wc& 
     return fail(std::errc::invalid_argument, "the completion has no GRH to answer to");
   }
   const auto* bytes = reinterpret_cast<const std::byte*>(grh);
+  // A GRH is laid out as an IPv6 header is.
   const DatagramHeader header =
-      wc.sl == kPacketTypeIpv6 ? parse_ipv6(bytes) : parse_ipv4(bytes + 20);
+      wc.sl == kPacketTypeIpv4 ? parse_ipv4(bytes + 20) : parse_ipv6(bytes);
   const auto own = answering_gid(ours.nic->port().gids, header.destination);
   if (!own) return fail(std::errc::invalid_argument, "the datagram went to no GID of this port");
   attr = {};

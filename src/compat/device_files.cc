@@ -69,18 +69,19 @@ class Files {
   std::vector<DeviceFile> files_;
 };
 
-void add_gids(Files& files, const nic::GidTable& gids) {
+void add_gids(Files& files, const nic::GidTable& gids, bool roce_v1) {
   for (std::size_t index = 0; index < gids.size(); ++index) {
     const wire::Address& gid = gids[index];
     files.text(fmt::format("ports/1/gids/{}", index), gid_text(gid));
     if (gid.is_zero()) continue;
-    files.text(fmt::format("ports/1/gid_attrs/types/{}", index), "RoCE v2");
+    files.text(fmt::format("ports/1/gid_attrs/types/{}", index),
+               roce_v1 ? "IB/RoCE v1" : "RoCE v2");
     if (const auto local = link::find_local(gid))
       files.text(fmt::format("ports/1/gid_attrs/ndevs/{}", index), local->interface);
   }
 }
 
-void add_port(Files& files, const nic::PortReport& port) {
+void add_port(Files& files, const nic::PortReport& port, bool roce_v1) {
   files.text("ports/1/state", port.state.up ? "4: ACTIVE" : "1: DOWN");
   files.text("ports/1/phys_state", port.state.up ? "5: LinkUp" : "3: Disabled");
   files.text("ports/1/link_layer", "Ethernet");
@@ -91,7 +92,7 @@ void add_port(Files& files, const nic::PortReport& port) {
   files.text("ports/1/sm_sl", "0");
   files.text("ports/1/cap_mask", fmt::format("0x{:08x}", IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS));
   files.text("ports/1/pkeys/0", fmt::format("0x{:04x}", kDefaultPkey));
-  add_gids(files, port.state.gids);
+  add_gids(files, port.state.gids, roce_v1);
   for (const auto& [name, count] : counter_files(port))
     files.text(fmt::format("ports/1/{}", name), std::to_string(count));
 }
@@ -101,7 +102,8 @@ std::vector<DeviceFile> class_files(const Device& device, const std::string& int
   files.text("node_type", "1: CA");
   files.text("node_guid", guid_text(device.config.guid));
   files.text("sys_image_guid", guid_text(device.config.guid));
-  files.text("node_desc", "Verbena software RoCE v2");
+  files.text("node_desc",
+             device.config.roce_v1 ? "Verbena software RoCE v1" : "Verbena software RoCE v2");
   files.text("fw_ver", kFirmwareVersion);
   files.text("hw_rev", "0");
 
@@ -149,7 +151,7 @@ std::string live_folder(const Device& device) {
 
 std::vector<DeviceFile> live_files_of(const Device& device) {
   Files files(device.ibdev_path);
-  add_port(files, device.host->port(device.config.address));
+  add_port(files, device.host->port(device.config.address), device.config.roce_v1);
   return files.take();
 }
 

@@ -67,6 +67,7 @@ Result<std::vector<DeviceSpec>> live_devices() {
   the_live.options.capture_file = settings.pcap;
   the_live.options.faults = settings.faults;
   the_live.options.ethernet = settings.ethernet;
+  the_live.options.roce_v1 = settings.nic.roce_v1;
   nic::Host* const host = VERBENA_TRY(make_host(the_live));
 
   if (settings.addresses.empty()) settings.addresses.push_back(nic::LiveHost::default_address());

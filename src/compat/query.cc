@@ -114,12 +114,12 @@ Result<wire::Address> gid_entry(ibv_context* context, std::uint32_t port, std::u
   return ours.nic->port().gids[index];
 }
 
-ibv_gid_entry describe_gid(const wire::Address& gid, std::uint32_t index) {
+ibv_gid_entry describe_gid(const nic::Nic& nic, const wire::Address& gid, std::uint32_t index) {
   ibv_gid_entry entry{};
   std::memcpy(entry.gid.raw, gid.gid.data(), sizeof entry.gid.raw);
   entry.gid_index = index;
   entry.port_num = kPort;
-  entry.gid_type = IBV_GID_TYPE_ROCE_V2;
+  entry.gid_type = nic.config().roce_v1 ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;
   if (const auto local = link::find_local(gid)) entry.ndev_ifindex = local->index;
   return entry;
 }
@@ -138,7 +138,7 @@ Result<void> query_gid_ex(ibv_context* context, std::uint32_t port, std::uint32_
   const wire::Address gid = VERBENA_TRY(gid_entry(context, port, index));
   // An entry that is empty is nothing to be told about (ibv_query_gid_ex(3)).
   if (gid.is_zero()) return fail(std::errc::no_message_available);
-  write_sized(entry, size, describe_gid(gid, index));
+  write_sized(entry, size, describe_gid(*Context::of(context).nic, gid, index));
   return {};
 }
 
@@ -263,7 +263,7 @@ _ibv_query_gid_table(  // NOLINT(bugprone-reserved-identifier,readability-identi
     if (gids[index].is_zero()) continue;
     if (written == max_entries) return -EINVAL;  // the table does not fit (ibv_query_gid_table(3))
     auto* to = reinterpret_cast<std::byte*>(entries) + written * entry_size;
-    write_sized(to, entry_size, describe_gid(gids[index], index));
+    write_sized(to, entry_size, describe_gid(*Context::of(context).nic, gids[index], index));
     ++written;
   }
   return static_cast<ssize_t>(written);
@@ -276,7 +276,8 @@ VERBENA_EXPORT int ibv_query_gid_type(ibv_context* context, uint8_t port_num, un
   }
   return minus_one_of("ibv_query_gid_type", [&]() -> Result<void> {
     static_cast<void>(VERBENA_TRY(gid_entry(context, port_num, index)));
-    *type = IBV_GID_TYPE_SYSFS_ROCE_V2;
+    const bool v1 = Context::of(context).nic->config().roce_v1;
+    *type = v1 ? IBV_GID_TYPE_SYSFS_IB_ROCE_V1 : IBV_GID_TYPE_SYSFS_ROCE_V2;
     return {};
   });
 }

@@ -10,6 +10,12 @@ namespace {
 
 constexpr std::uint8_t kPacketTypeIpv4 = 0xA;  ///< what UCX reads from wc.sl
 constexpr std::uint8_t kPacketTypeIpv6 = 0x9;
+constexpr std::uint8_t kPacketTypeGrh = 0x8;
+
+std::uint8_t packet_type(const wire::Path& path) {
+  if (path.roce_v1) return kPacketTypeGrh;
+  return path.destination.is_ipv4() ? kPacketTypeIpv4 : kPacketTypeIpv6;
+}
 
 }  // namespace
 
@@ -54,7 +60,7 @@ void DatagramReceiver::handle(const wire::Packet& packet, const wire::Segment& s
   completion.byte_count = static_cast<std::uint32_t>(total);
   completion.immediate_or_key = packet.immediate.value;
   completion.source_qp = packet.deth.source_qp;
-  completion.service_level = segment.path.destination.is_ipv4() ? kPacketTypeIpv4 : kPacketTypeIpv6;
+  completion.service_level = packet_type(segment.path);
   completion.with_immediate = packet.info().has_immediate;
   completion.with_grh = true;
   completion.solicited = packet.bth.solicited && !mutant(Mutant::kSolicitedLost);

@@ -73,7 +73,7 @@ std::byte* CaptureLink::begin_frame(const wire::Path& path, std::uint16_t identi
 void CaptureLink::end_frame(const wire::Path& path, std::size_t payload_size, Time now,
                             Direction direction) {
   std::byte* const block = buffer_.data() + used_;
-  if (!wire::is_ipv4(path)) {
+  if (!wire::is_ipv4(path) && !path.roce_v1) {
     std::byte* const udp = block + kPacketBlockHead + header_size_ - wire::kUdpSize;
     store_be(udp + kChecksumOffset,
              ipv6_udp_checksum(path, ConstBytes(udp, wire::kUdpSize + payload_size)));

@@ -6,33 +6,19 @@
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
-#include <net/if_arp.h>
 
 #include <array>
 #include <cstring>
 #include <optional>
 
-#include "link/udp_socket.h"
+#include "link/packet_socket.h"
 #include "wire/frame_headers.h"
 
 namespace verbena::link {
 namespace {
 
-constexpr int kReceiveBuffer = 4 << 20;
 constexpr std::size_t kTagAt = std::size_t{2} * ETH_ALEN;
 constexpr std::size_t kTagSize = 4;
-
-std::unexpected<Error> kernel_refuses(const std::string& interface) {
-  const int error = errno;
-  if (error == EPERM)
-    return fail(
-        std::errc::operation_not_permitted,
-        fmt::format("raw frames on {} need CAP_NET_RAW: run as root, in a user and network "
-                    "namespace of your own (unshare -rn), or without the setting `ethernet`",
-                    interface));
-  return fail(static_cast<std::errc>(error), fmt::format("no raw frames on {}: {}", interface,
-                                                         std::generic_category().message(error)));
-}
 
 /// The tag that the interface took off a frame, as it stood there.
 std::optional<std::array<std::byte, kTagSize>> tag_of(msghdr& message) {
@@ -56,35 +42,17 @@ std::optional<std::array<std::byte, kTagSize>> tag_of(msghdr& message) {
 }  // namespace
 
 Result<sys::OwnedFd> PacketLink::open(const std::string& interface) {
-  const unsigned index = ::if_nametoindex(interface.c_str());
-  if (index == 0)
-    return fail(
-        std::errc::no_such_device,
-        fmt::format("the setting `ethernet` names {}, and no interface is called that", interface));
-  // With a protocol it would hear every interface until it is bound.
-  sys::OwnedFd fd(sys::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return kernel_refuses(interface);
+  sys::OwnedFd fd = VERBENA_TRY(open_packet_socket(interface));
   const int on = 1;
-  const packet_mreq promiscuous{.mr_ifindex = static_cast<int>(index),
+  const packet_mreq promiscuous{.mr_ifindex = static_cast<int>(::if_nametoindex(interface.c_str())),
                                 .mr_type = PACKET_MR_PROMISC,
                                 .mr_alen = 0,
                                 .mr_address = {}};
-  sockaddr_ll at{};
-  at.sll_family = AF_PACKET;
-  at.sll_protocol = htons(ETH_P_ALL);
-  at.sll_ifindex = static_cast<int>(index);
-  set_receive_buffer(fd.get(), kReceiveBuffer);
   if (sys::setsockopt(fd.get(), SOL_PACKET, PACKET_AUXDATA, &on, sizeof on) != 0 ||
       sys::setsockopt(fd.get(), SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous,
-                      sizeof promiscuous) != 0 ||
-      sys::bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0)
-    return kernel_refuses(interface);
-  socklen_t size = sizeof at;
-  if (sys::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&at), &size) != 0)
-    return kernel_refuses(interface);
-  if (at.sll_hatype != ARPHRD_ETHER)
-    return fail(std::errc::invalid_argument,
-                fmt::format("the setting `ethernet` names {}, which is no Ethernet", interface));
+                      sizeof promiscuous) != 0)
+    return fail(static_cast<std::errc>(errno),
+                fmt::format("the kernel lets {} not be heard whole", interface));
   return fd;
 }
 

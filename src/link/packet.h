@@ -14,9 +14,7 @@ namespace verbena::link {
 /// again.
 class PacketLink final : public FrameLink {
  public:
-  /// The socket that the link works on. Errors, each with a sentence that says what to do:
-  /// no_such_device, invalid_argument for an interface that is no Ethernet,
-  /// operation_not_permitted without CAP_NET_RAW, and what else the kernel says.
+  /// The socket that the link works on; errors as open_packet_socket().
   [[nodiscard]] static Result<sys::OwnedFd> open(const std::string& interface);
 
   /// `fd` is from open() and outlives the link.

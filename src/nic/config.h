@@ -33,7 +33,8 @@ struct Limits {
 
 struct NicConfig {
   std::string name = "vrb0";
-  wire::Address address{};            ///< GID index 0 (RoCE v2)
+  wire::Address address{};            ///< GID index 0
+  bool roce_v1 = false;               ///< RoCEv1 on the interface's Ethernet in place of UDP
   std::string interface{};            ///< the network interface that has the address, if known
   std::uint32_t interface_index = 0;  ///< its number for the kernel
   std::uint32_t max_mtu = 4096;       ///< largest path MTU, bytes: what fits into the interface's

@@ -13,6 +13,8 @@
 #include "base/log.h"
 #include "link/capture.h"
 #include "link/fault.h"
+#include "link/local_address.h"
+#include "link/roce_v1.h"
 #include "link/send_batch.h"
 #include "nic/eventfd_notifier.h"
 #include "nic/fabric.h"
@@ -87,6 +89,7 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
   }
   [[nodiscard]] Result<Fabric::Joined> take_slot(const wire::Address& address);
   [[nodiscard]] Fabric::Slot guarded(Fabric::Slot slot);
+  [[nodiscard]] Result<std::unique_ptr<link::Link>> open_roce_v1(const Fabric::Joined& joined);
   [[nodiscard]] bool gone(const wire::Address& address, std::uint32_t qp_number) override {
     return is_deserted(address, qp_number >> link::kSlotShift);
   }
@@ -141,6 +144,32 @@ Fabric::Slot LiveHost::Impl::guarded(Fabric::Slot slot) {
   return slot;
 }
 
+Result<std::unique_ptr<link::Link>> LiveHost::Impl::open_roce_v1(const Fabric::Joined& joined) {
+  const wire::Address& address = joined.fabric->address();
+  const auto local = link::find_local(address);
+  if (!local)
+    return fail(
+        std::errc::no_such_device,
+        fmt::format("RoCEv1 needs an interface, and none lists {}", wire::to_string(address)));
+  struct Kept {
+    std::shared_ptr<const void> lease;  // keeps the fabric
+    LedgerFd socket;
+  };
+  auto kept = std::make_shared<Kept>(
+      joined.slot.lease, LedgerFd(ledger, sys::move_high(VERBENA_TRY(link::RoceV1Link::open(
+                                              local->interface, joined.slot.number)))));
+  const int fd = kept->socket.get();
+  link::RoceV1Link::Place place{.slot = joined.slot.number,
+                                .mac = VERBENA_TRY(link::mac_of_packet_socket(fd)),
+                                .lookup = link::kernel_lookup(local->index)};
+  place.addresses = [fabric = joined.fabric.get(), slot = joined.slot.number] {
+    std::vector<wire::Address> addresses;
+    for (const auto& route : fabric->routes(slot)) addresses.push_back(route.address);
+    return addresses;
+  };
+  return std::make_unique<link::RoceV1Link>(fd, std::move(kept), std::move(place));
+}
+
 LiveHost::LiveHost(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 LiveHost::~LiveHost() = default;
 
@@ -189,14 +218,18 @@ Result<Attachment> LiveHost::attach(const wire::Address& address) {
   attachment.counters = std::shared_ptr<engine::Counters>(
       std::shared_ptr<const void>(joined.slot.lease), joined.slot.counters);
   auto groups = std::make_shared<SlotGroups>(impl_->ledger);
-  attachment.membership = groups;
-  // The lease keeps the fabric.
-  attachment.link = VERBENA_TRY(
-      link::AddressSwitch::create([fabric = joined.fabric.get(), slot = joined.slot.number,
-                                   groups] { return groups->with_groups(fabric->routes(slot)); },
-                                  joined.slot.lease));
-  attachment.link =
-      std::make_unique<StrayLink>(std::move(attachment.link), std::move(joined.slot.box));
+  if (impl_->options.roce_v1) {
+    attachment.link = VERBENA_TRY(impl_->open_roce_v1(joined));
+  } else {
+    attachment.membership = groups;
+    // The lease keeps the fabric.
+    attachment.link = VERBENA_TRY(
+        link::AddressSwitch::create([fabric = joined.fabric.get(), slot = joined.slot.number,
+                                     groups] { return groups->with_groups(fabric->routes(slot)); },
+                                    joined.slot.lease));
+    attachment.link =
+        std::make_unique<StrayLink>(std::move(attachment.link), std::move(joined.slot.box));
+  }
   if (const auto& faults = impl_->faults; faults.has_value()) {
     link::FaultPlan plan = *faults;
     plan.seed += attachment.slot;

@@ -23,6 +23,8 @@ struct LiveHostOptions {
   /// A fault plan in the words of `link/fault.h`; empty for none. Each attachment runs the plan
   /// with its slot added to the seed.
   std::string faults{};
+  /// Packets go in frames of the addresses' interfaces, as RoCEv1 (`link/roce_v1.h`).
+  bool roce_v1 = false;
   /// The interface that raw packets go to; empty for the machine's own segment.
   std::string ethernet{};
 };

@@ -55,6 +55,7 @@ Result<wire::Path> Nic::Impl::complete_path(wire::Path path) const {
   // Constant for a queue pair, since its path is (A17.3.2.1).
   const std::uint16_t wanted = path.source_port != 0 ? path.source_port : wire::kRoceUdpPort;
   path.source_port = shards.front()->source_port().value_or(wanted);
+  path.roce_v1 = config.roce_v1;
   return path;
 }
 

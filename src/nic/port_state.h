@@ -15,7 +15,8 @@ namespace verbena::nic {
 /// Entries of a port's GID table.
 inline constexpr std::size_t kGids = 16;
 
-/// A port's GID table: RoCE v2 only, entry 0 is the NIC's address, empty entries are zero.
+/// A port's GID table, all of one RoCE version: entry 0 is the NIC's address, empty entries are
+/// zero.
 using GidTable = std::array<wire::Address, kGids>;
 
 /// The place of an address that is not zero.

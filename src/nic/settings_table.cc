@@ -23,6 +23,7 @@ constexpr std::size_t kMaxPrefix = 16;
 constexpr std::size_t kMaxText = 4096;  // PATH_MAX; a fault plan is far shorter
 constexpr std::uint64_t kMillisecond = 1'000'000;
 
+constexpr std::array<std::string_view, 2> kRoceChoices{"v1", "v2"};
 constexpr std::array<std::string_view, 3> kIcrcChoices{"strict", "solve", "off"};
 constexpr std::array<std::string_view, 5> kLogChoices{"off", "error", "warning", "info", "debug"};
 constexpr std::array<std::string_view, 2> kSwitchChoices{"off", "on"};
@@ -200,6 +201,18 @@ constexpr Setting kFaults{
     .text = [](const Settings& s) { return s.faults; },
     .set_text = set_faults};
 
+constexpr Setting kRoce{
+    .key = "roce",
+    .environment = "VERBENA_ROCE",
+    .kind = SettingKind::kChoice,
+    .meaning =
+        "v2 is UDP, which needs no privilege and is routed; v1 is Ethernet frames of the "
+        "addresses' interfaces, which needs CAP_NET_RAW and a peer that has it.",
+    .allowed = {},
+    .choices = kRoceChoices,
+    .number = [](const Settings& s) { return std::uint64_t{s.nic.roce_v1 ? 0U : 1U}; },
+    .set_number = [](Settings& s, std::uint64_t value) { s.nic.roce_v1 = value == 0; }};
+
 constexpr Setting kEthernet{
     .key = "ethernet",
     .environment = "VERBENA_ETHERNET",
@@ -294,6 +307,7 @@ constexpr std::array kTable{
     kPcapLimit,
     kFaults,
     kEthernet,
+    kRoce,
     limit<&Limits::max_qp>("limits.max_qp", "VERBENA_MAX_QP", "Queue pairs of a device.", 1, 65536),
     limit<&Limits::max_cq>("limits.max_cq", "VERBENA_MAX_CQ", "Completion queues of a device.", 1,
                            1 << 20),

@@ -44,14 +44,15 @@ struct Address {
 /// "10.0.0.1" for an IPv4 address, else RFC 5952 text as inet_ntop writes it.
 [[nodiscard]] std::string to_string(const Address& address);
 
-/// What the IP and UDP headers of a packet say beside its payload.
+/// What the headers before a packet's BTH say beside its payload: IP and UDP, or a GRH.
 struct Path {
   Address source{};
   Address destination{};
   std::uint16_t source_port = 0;   ///< constant for a queue pair (A17.3.2.1)
   std::uint8_t traffic_class = 0;  ///< ToS; the low two bits are ECN
   std::uint8_t hop_limit = 64;
-  std::uint32_t flow_label = 0;  ///< IPv6 only, 20 bits
+  std::uint32_t flow_label = 0;  ///< IPv6 and GRH only, 20 bits
+  bool roce_v1 = false;          ///< a GRH, straight in the Ethernet frame
 
   bool operator==(const Path&) const = default;
 };

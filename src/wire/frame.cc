@@ -13,7 +13,8 @@ constexpr std::size_t kEthernetSize = 14;
 constexpr std::uint16_t kEtherTypeIpv4 = 0x0800;
 constexpr std::uint16_t kEtherTypeIpv6 = 0x86DD;
 constexpr std::byte kUdpProtocol{17};
-static_assert(kMaxFrameHeaderSize == kEthernetSize + kMaxIpUdpSize);
+constexpr std::byte kIbaTransport{0x1B};  // behind a GRH: a BTH
+static_assert(kMaxFrameHeaderSize == kEthernetSize + kMaxNetworkHeaderSize);
 
 std::unexpected<Error> bad(const char* what) { return fail(std::errc::bad_message, what); }
 
@@ -37,22 +38,28 @@ Result<ConstBytes> parse_ipv4(ConstBytes ip, Frame& frame) {
   return ip.subspan(kIpv4Size, total - kIpv4Size);
 }
 
-Result<ConstBytes> parse_ipv6(ConstBytes ip, Frame& frame) {
-  if (ip.size() < kIpv6Size) return bad("the IPv6 header is truncated");
+/// An IPv6 header, or a GRH, which is laid out alike, with that next header.
+Result<ConstBytes> parse_like_ipv6(ConstBytes ip, std::byte next_header, Frame& frame) {
+  if (ip.size() < kIpv6Size) return bad("the IPv6 header or GRH is truncated");
   const std::uint32_t first = load_be<std::uint32_t>(ip.data());
-  if ((first >> 28) != 6) return bad("no IPv6 header");
+  if ((first >> 28) != 6) return bad("no IPv6 header or GRH");
   const std::size_t size = load_be<std::uint16_t>(ip.data() + 4);
-  if (size > ip.size() - kIpv6Size) return bad("the IPv6 payload length is not that of the frame");
-  if (ip[6] != kUdpProtocol) return bad("not UDP, or IPv6 extension headers");
+  if (size > ip.size() - kIpv6Size) return bad("the payload length is not that of the frame");
+  if (ip[6] != next_header) return bad("not UDP, IPv6 extension headers, or no BTH behind the GRH");
   frame.path.traffic_class = static_cast<std::uint8_t>(first >> 20);
   frame.path.flow_label = first & 0xFFFFF;
   frame.path.hop_limit = std::to_integer<std::uint8_t>(ip[7]);
   std::memcpy(frame.path.source.gid.data(), ip.data() + 8, 16);
   std::memcpy(frame.path.destination.gid.data(), ip.data() + 24, 16);
+  return ip.subspan(kIpv6Size, size);
+}
+
+Result<ConstBytes> parse_ipv6(ConstBytes ip, Frame& frame) {
+  const ConstBytes payload = VERBENA_TRY(parse_like_ipv6(ip, kUdpProtocol, frame));
   // In GID form these would read as an IPv4 packet.
   if (frame.path.source.is_ipv4() || frame.path.destination.is_ipv4())
     return bad("IPv4-mapped address in an IPv6 header");
-  return ip.subspan(kIpv6Size, size);
+  return payload;
 }
 
 }  // namespace
@@ -67,7 +74,11 @@ Result<Frame> parse_frame(ConstBytes bytes) {
   switch (load_be<std::uint16_t>(bytes.data() + 12)) {
     case kEtherTypeIpv4: udp = VERBENA_TRY(parse_ipv4(ip, frame)); break;
     case kEtherTypeIpv6: udp = VERBENA_TRY(parse_ipv6(ip, frame)); break;
-    default: return bad("neither IPv4 nor IPv6");
+    case kEtherTypeRoce:
+      frame.path.roce_v1 = true;
+      frame.udp_payload = VERBENA_TRY(parse_like_ipv6(ip, kIbaTransport, frame));
+      return frame;
+    default: return bad("neither IPv4 nor IPv6 nor RoCEv1");
   }
   if (udp.size() < kUdpSize) return bad("the UDP header is truncated");
   if (load_be<std::uint16_t>(udp.data() + 2) != kRoceUdpPort)
@@ -84,9 +95,11 @@ Result<Frame> parse_frame(ConstBytes bytes) {
 std::size_t encode_frame_headers(const Frame& frame, std::byte* to) {
   std::ranges::copy(frame.destination_mac, to);
   std::ranges::copy(frame.source_mac, to + 6);
-  store_be(to + 12, is_ipv4(frame.path) ? kEtherTypeIpv4 : kEtherTypeIpv6);
-  return kEthernetSize + encode_ip_udp(frame.path, frame.identification, frame.udp_checksum,
-                                       frame.udp_payload.size(), to + kEthernetSize);
+  const std::uint16_t ip = is_ipv4(frame.path) ? kEtherTypeIpv4 : kEtherTypeIpv6;
+  store_be(to + 12, frame.path.roce_v1 ? kEtherTypeRoce : ip);
+  return kEthernetSize + encode_network_headers(frame.path, frame.identification,
+                                                frame.udp_checksum, frame.udp_payload.size(),
+                                                to + kEthernetSize);
 }
 
 }  // namespace verbena::wire

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "wire/ip_udp.h"
 #include "wire/test_support.h"
@@ -18,11 +20,19 @@ std::vector<std::byte> to_bytes(const Frame& frame) {
   return bytes;
 }
 
-Frame random_frame(Random& random, bool ipv4, ConstBytes payload) {
-  Frame frame{.path = test::random_path(random, ipv4),
-              .identification = ipv4 ? static_cast<std::uint16_t>(random.next()) : std::uint16_t{0},
-              .udp_checksum = static_cast<std::uint16_t>(random.next()),
-              .udp_payload = payload};
+enum class Kind : std::uint8_t { kIpv4, kIpv6, kRoceV1 };
+
+Frame random_frame(Random& random, Kind kind, ConstBytes payload) {
+  const bool ipv4 = kind == Kind::kIpv4;
+  Frame frame{
+      .path = test::random_path(random, ipv4 || (kind == Kind::kRoceV1 && random.below(2) == 0)),
+      .identification = ipv4 ? static_cast<std::uint16_t>(random.next()) : std::uint16_t{0},
+      .udp_checksum = static_cast<std::uint16_t>(random.next()),
+      .udp_payload = payload};
+  if (kind == Kind::kRoceV1) {
+    frame.path.roce_v1 = true;
+    frame.path.source_port = frame.udp_checksum = 0;
+  }
   std::ranges::copy(test::random_bytes(random, 6), frame.destination_mac.begin());
   std::ranges::copy(test::random_bytes(random, 6), frame.source_mac.begin());
   return frame;
@@ -37,7 +47,7 @@ void expect_same(const Frame& a, const Frame& b) {
   EXPECT_TRUE(std::ranges::equal(a.udp_payload, b.udp_payload));
 }
 
-class Frames : public testing::TestWithParam<bool> {};
+class Frames : public testing::TestWithParam<Kind> {};
 
 TEST_P(Frames, ComeOutAsTheyWentIn) {
   Random random(1);
@@ -45,7 +55,8 @@ TEST_P(Frames, ComeOutAsTheyWentIn) {
     const auto payload = test::random_bytes(random, random.below(200));
     const Frame frame = random_frame(random, GetParam(), payload);
     std::vector<std::byte> bytes = to_bytes(frame);
-    EXPECT_EQ(bytes.size(), payload.size() + (GetParam() ? 42 : 62));
+    constexpr std::array<std::size_t, 3> kHeaders{42, 62, 54};
+    EXPECT_EQ(bytes.size(), payload.size() + kHeaders.at(std::to_underlying(GetParam())));
     // A short frame is padded on an Ethernet; the IP header says where it ends.
     bytes.resize(bytes.size() + random.below(30), std::byte{0x77});
     const Result<Frame> parsed = parse_frame(bytes);
@@ -69,22 +80,25 @@ TEST_P(Frames, AreRefusedWhenTruncated) {
 
 TEST_P(Frames, HoldTheLargestDatagram) {
   Random random(3);
-  const auto payload =
-      test::random_bytes(random, GetParam() ? kMaxIpv4UdpPayloadSize : kMaxIpv6UdpPayloadSize);
+  constexpr std::array kLargest{kMaxIpv4UdpPayloadSize, kMaxIpv6UdpPayloadSize, kMaxGrhPayloadSize};
+  const auto payload = test::random_bytes(random, kLargest.at(std::to_underlying(GetParam())));
   const Frame frame = random_frame(random, GetParam(), payload);
   expect_same(parse_frame(to_bytes(frame)).value(), frame);
 }
 
-INSTANTIATE_TEST_SUITE_P(BothIps, Frames, testing::Bool(),
-                         [](const auto& parameter) { return parameter.param ? "Ipv4" : "Ipv6"; });
+INSTANTIATE_TEST_SUITE_P(AllKinds, Frames, testing::Values(Kind::kIpv4, Kind::kIpv6, Kind::kRoceV1),
+                         [](const auto& parameter) {
+                           constexpr std::array kNames{"Ipv4", "Ipv6", "RoceV1"};
+                           return kNames.at(std::to_underlying(parameter.param));
+                         });
 
 /// Changes bytes of a good frame and makes its IPv4 checksum right again.
-std::vector<std::byte> changed(bool ipv4, std::size_t at, std::string_view hex) {
+std::vector<std::byte> changed(Kind kind, std::size_t at, std::string_view hex) {
   Random random(4);
   static const std::vector<std::byte> payload(32);
-  std::vector<std::byte> bytes = to_bytes(random_frame(random, ipv4, payload));
+  std::vector<std::byte> bytes = to_bytes(random_frame(random, kind, payload));
   std::ranges::copy(test::from_hex(hex), bytes.begin() + static_cast<std::ptrdiff_t>(at));
-  if (ipv4) {
+  if (kind == Kind::kIpv4) {
     store_be(bytes.data() + 24, std::uint16_t{0});
     store_be(bytes.data() + 24, ipv4_checksum(bytes.data() + 14));
   }
@@ -92,33 +106,40 @@ std::vector<std::byte> changed(bool ipv4, std::size_t at, std::string_view hex) 
 }
 
 TEST(Frame, RefusesWhatIsNotRoce) {
-  EXPECT_TRUE(parse_frame(changed(true, 0, "")));
-  EXPECT_TRUE(parse_frame(changed(false, 0, "")));
-  EXPECT_FALSE(parse_frame(changed(true, 12, "0806"))) << "ARP";
-  EXPECT_FALSE(parse_frame(changed(true, 12, "86dd"))) << "IPv4 behind the type of IPv6";
-  EXPECT_FALSE(parse_frame(changed(false, 12, "0800"))) << "IPv6 behind the type of IPv4";
-  EXPECT_FALSE(parse_frame(changed(true, 14, "46"))) << "IP options";
-  EXPECT_FALSE(parse_frame(changed(true, 14, "44"))) << "IHL too short";
-  EXPECT_FALSE(parse_frame(changed(true, 16, "0013"))) << "total length within the header";
-  EXPECT_FALSE(parse_frame(changed(true, 16, "001b"))) << "total length within the UDP header";
-  EXPECT_FALSE(parse_frame(changed(true, 20, "0000"))) << "no DF";
-  EXPECT_FALSE(parse_frame(changed(true, 20, "2000"))) << "more fragments";
-  EXPECT_FALSE(parse_frame(changed(true, 20, "4001"))) << "fragment offset";
-  EXPECT_FALSE(parse_frame(changed(true, 23, "06"))) << "TCP";
-  EXPECT_FALSE(parse_frame(changed(true, 36, "12b8"))) << "another port";
-  EXPECT_FALSE(parse_frame(changed(true, 38, "0027"))) << "UDP length short of IP's";
-  EXPECT_FALSE(parse_frame(changed(true, 38, "0029"))) << "UDP length beyond IP's";
-  EXPECT_FALSE(parse_frame(changed(false, 14, "45"))) << "version";
-  EXPECT_FALSE(parse_frame(changed(false, 18, "0007"))) << "payload length within the UDP header";
-  EXPECT_FALSE(parse_frame(changed(false, 20, "00"))) << "extension headers";
-  EXPECT_FALSE(parse_frame(changed(false, 22, "00000000 00000000 0000ffff 0a000001")))
+  EXPECT_TRUE(parse_frame(changed(Kind::kIpv4, 0, "")));
+  EXPECT_TRUE(parse_frame(changed(Kind::kIpv6, 0, "")));
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv4, 12, "0806"))) << "ARP";
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv4, 12, "86dd"))) << "IPv4 behind the type of IPv6";
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv6, 12, "0800"))) << "IPv6 behind the type of IPv4";
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv4, 14, "46"))) << "IP options";
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv4, 14, "44"))) << "IHL too short";
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv4, 16, "0013"))) << "total length within the header";
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv4, 16, "001b")))
+      << "total length within the UDP header";
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv4, 20, "0000"))) << "no DF";
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv4, 20, "2000"))) << "more fragments";
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv4, 20, "4001"))) << "fragment offset";
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv4, 23, "06"))) << "TCP";
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv4, 36, "12b8"))) << "another port";
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv4, 38, "0027"))) << "UDP length short of IP's";
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv4, 38, "0029"))) << "UDP length beyond IP's";
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv6, 14, "45"))) << "version";
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv6, 18, "0007")))
+      << "payload length within the UDP header";
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv6, 20, "00"))) << "extension headers";
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv6, 22, "00000000 00000000 0000ffff 0a000001")))
       << "mapped source";
-  EXPECT_FALSE(parse_frame(changed(false, 38, "00000000 00000000 0000ffff 0a000001")))
+  EXPECT_FALSE(parse_frame(changed(Kind::kIpv6, 38, "00000000 00000000 0000ffff 0a000001")))
       << "mapped destination";
+  EXPECT_TRUE(parse_frame(changed(Kind::kRoceV1, 0, "")));
+  EXPECT_FALSE(parse_frame(changed(Kind::kRoceV1, 14, "45"))) << "version of the GRH";
+  EXPECT_FALSE(parse_frame(changed(Kind::kRoceV1, 18, "0021"))) << "payload beyond the frame";
+  EXPECT_FALSE(parse_frame(changed(Kind::kRoceV1, 20, "11"))) << "UDP behind a GRH";
+  EXPECT_FALSE(parse_frame(changed(Kind::kRoceV1, 12, "86dd"))) << "a GRH behind the type of IPv6";
 }
 
 TEST(Frame, NoticesEveryWrongBitInAnIpv4Header) {
-  std::vector<std::byte> bytes = changed(true, 0, "");
+  std::vector<std::byte> bytes = changed(Kind::kIpv4, 0, "");
   for (std::size_t bit = std::size_t{8} * 14; bit < std::size_t{8} * 34; ++bit) {
     bytes[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
     EXPECT_FALSE(parse_frame(bytes)) << bit;

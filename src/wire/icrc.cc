@@ -17,7 +17,7 @@ constexpr std::size_t kLeadingOnes =
     8;  // 64 one-bits stand for what InfiniBand has before the IP header
 constexpr std::size_t kMaskedBthByte = 4;  // FECN, BECN and reserved bits
 constexpr std::byte kOnes{0xFF};
-constexpr std::size_t kMaxPrefixSize = kLeadingOnes + kMaxIpUdpSize;
+constexpr std::size_t kMaxPrefixSize = kLeadingOnes + kMaxNetworkHeaderSize;
 // A copy must reach over the masked byte; with all headers in it, most packets without payload take
 // one call of the CRC.
 constexpr std::size_t kHeadSize = kMaxHeaderSize;
@@ -75,7 +75,8 @@ constexpr std::uint32_t go_back(std::uint32_t difference, std::size_t count) {
 std::size_t encode_prefix(const Path& path, std::uint16_t identification,
                           std::size_t udp_payload_size, std::byte* to) {
   std::byte* ip = to + kLeadingOnes;
-  const std::size_t size = encode_ip_udp(path, identification, 0xFFFF, udp_payload_size, ip);
+  const std::size_t size =
+      encode_network_headers(path, identification, 0xFFFF, udp_payload_size, ip);
   std::memset(to, 0xFF, kLeadingOnes);
   if (size == kIpv4Size + kUdpSize) {
     ip[1] = kOnes;            // ToS

@@ -13,7 +13,7 @@ namespace verbena::wire {
 
 /// The invariant CRC of a RoCEv2 packet (CA17-22): CRC-32 over 64 one-bits, the IP header and the
 /// UDP header with their changing fields masked to ones, the BTH with its FECN/BECN byte masked,
-/// and everything up to the ICRC itself.
+/// and everything up to the ICRC itself. In RoCEv1 the GRH stands for both headers (IBA 7.8.1).
 ///
 /// `udp_payload` is BTH to pad, without the four ICRC bytes; `path` and `identification` say what
 /// the IP header carries (identification is ignored for IPv6; IPv4 has IHL 5, DF set, fragment

@@ -32,6 +32,7 @@ class IcrcMemo {
     std::uint32_t size = 0;
     std::uint16_t source_port = 0;
     std::uint16_t identification = 0;
+    bool roce_v1 = false;
     std::uint32_t state = 0;
   };
   static constexpr std::size_t kEntries = 64;  ///< a power of two
@@ -43,13 +44,14 @@ class IcrcMemo {
     // all get entries of their own.
     Entry& entry = entries_[(kSpread * identification + size / 4) & (kEntries - 1)];
     if (entry.size != size || entry.identification != identification ||
-        entry.source_port != path.source_port || entry.source != path.source ||
-        entry.destination != path.destination) {
+        entry.source_port != path.source_port || entry.roce_v1 != path.roce_v1 ||
+        entry.source != path.source || entry.destination != path.destination) {
       entry = {.source = path.source,
                .destination = path.destination,
                .size = static_cast<std::uint32_t>(size),
                .source_port = path.source_port,
                .identification = identification,
+               .roce_v1 = path.roce_v1,
                .state = icrc_start(path, identification, size)};
     }
     return entry.state;
