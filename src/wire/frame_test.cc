@@ -86,11 +86,13 @@ TEST_P(Frames, HoldTheLargestDatagram) {
   expect_same(parse_frame(to_bytes(frame)).value(), frame);
 }
 
+std::string kind_name(const testing::TestParamInfo<Kind>& kind) {
+  constexpr std::array kNames{"Ipv4", "Ipv6", "RoceV1"};
+  return kNames.at(std::to_underlying(kind.param));
+}
+
 INSTANTIATE_TEST_SUITE_P(AllKinds, Frames, testing::Values(Kind::kIpv4, Kind::kIpv6, Kind::kRoceV1),
-                         [](const auto& parameter) {
-                           constexpr std::array kNames{"Ipv4", "Ipv6", "RoceV1"};
-                           return kNames.at(std::to_underlying(parameter.param));
-                         });
+                         kind_name);
 
 /// Changes bytes of a good frame and makes its IPv4 checksum right again.
 std::vector<std::byte> changed(Kind kind, std::size_t at, std::string_view hex) {
