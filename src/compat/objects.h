@@ -272,6 +272,7 @@ int post_srq_receive(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexce
 int post_wq_receive(ibv_wq* wq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept;
 int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc) noexcept;
 int req_notify_cq(ibv_cq* cq, int solicited_only) noexcept;
+int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr) noexcept;
 ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) noexcept;
 int dealloc_mw(ibv_mw* mw) noexcept;
 int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) noexcept;

@@ -179,6 +179,8 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
     all.xrc_odp_caps = all.odp_caps.per_transport_caps.rc_odp_caps;
     all.rss_caps = describe_spreading(ours.nic->config().limits);
     all.max_wq_type_rq = ours.nic->config().limits.max_qp;
+    all.cq_mod_caps = {.max_cq_count = std::numeric_limits<std::uint16_t>::max(),
+                       .max_cq_period = std::numeric_limits<std::uint16_t>::max()};
     all.max_dm_size = ours.nic->config().limits.max_dm_size;
     write_sized(attr, size, all);
     return {};

@@ -131,6 +131,8 @@ class Nic {
                                                    ProtectionDomain* pd = nullptr,
                                                    const CqOptions& options = {});
   [[nodiscard]] Result<void> resize_cq(CompletionQueue* cq, std::uint32_t capacity);
+  /// From now on; an event that waits goes out.
+  void moderate_cq(CompletionQueue* cq, const CqModeration& moderation);
   [[nodiscard]] Result<void> destroy_cq(CompletionQueue* cq);
   [[nodiscard]] std::uint32_t capacity(const CompletionQueue* cq) const;
   void acknowledge(CompletionQueue* cq, std::uint32_t events);

@@ -14,6 +14,7 @@
 #include "nic/completion_channel.h"
 #include "nic/completion_queue.h"
 #include "nic/device_memory.h"
+#include "nic/held_events.h"
 #include "nic/nic.h"
 #include "nic/null_memory.h"
 #include "nic/object_table.h"
@@ -76,6 +77,7 @@ struct Nic::Impl final : OverrunListener {
   NicConfig config;
   engine::KeyTable keys;
   AsyncEvents async_events;
+  HeldEvents held_events;
   std::atomic<bool> failed{false};
   DeviceMemoryPool device_memory;
   PollState poll_state;

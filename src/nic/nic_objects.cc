@@ -191,6 +191,10 @@ Result<void> Nic::resize_cq(CompletionQueue* cq, std::uint32_t capacity) {
   return cq->resize(capacity);
 }
 
+void Nic::moderate_cq(CompletionQueue* cq, const CqModeration& moderation) {
+  cq->moderate(moderation, impl_->held_events);
+}
+
 Result<void> Nic::destroy_cq(CompletionQueue* cq) {
   {
     const std::scoped_lock lock(impl_->objects_mutex);

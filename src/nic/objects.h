@@ -7,6 +7,7 @@
 #include <memory_resource>
 #include <optional>
 
+#include "base/time.h"
 #include "engine/types.h"
 #include "wire/address.h"
 #include "wire/toeplitz.h"
@@ -96,6 +97,15 @@ struct QpInit {
 struct CqOptions {
   bool timestamps = false;  ///< each completion keeps when it was made
   bool overwrites = false;  ///< when full it loses the oldest one, and never overflows
+};
+
+/// How many completions make an event, and how long the first of them waits for the others
+/// (ibv_moderate_cq). It is off while either says no more than one completion does.
+struct CqModeration {
+  std::uint16_t count = 0;
+  Duration period{};
+
+  [[nodiscard]] bool on() const { return count > 1 && period > Duration::zero(); }
 };
 
 /// What a shared receive queue is made with (ibv_srq_init_attr); the granted sizes come back in it.
