@@ -55,6 +55,7 @@ struct ReceiveRequest {
 /// are defined.
 struct Completion {
   std::uint64_t id = 0;
+  std::uint64_t tag = 0;  ///< of the rule that steered a frame here, where it has one
   Status status = Status::kSuccess;
   CompletionOpcode opcode = CompletionOpcode::kSend;
   std::uint32_t vendor_error = 0;
