@@ -62,6 +62,9 @@ struct Nic::Impl final : OverrunListener {
   [[nodiscard]] Result<void> settle(QueuePair& qp, const QpInit& init);
   /// Takes that place away.
   void unsettle(QueuePair& qp);
+  /// Ties a receive queue that has a completion queue to it.
+  void join_cq(SharedReceiveQueue& srq);
+  void leave_cq(SharedReceiveQueue& srq);
   /// Gives an XRC receive queue its number, under which the domain's targets find it from now on.
   [[nodiscard]] Result<void> enter_domain(SharedReceiveQueue& srq);
   /// No target takes from it any more.

@@ -8,6 +8,8 @@
 #include <optional>
 
 #include "base/time.h"
+#include "engine/engine.h"
+#include "engine/tag_list.h"
 #include "engine/types.h"
 #include "wire/address.h"
 #include "wire/toeplitz.h"
@@ -109,12 +111,30 @@ struct CqModeration {
 };
 
 /// What a shared receive queue is made with (ibv_srq_init_attr); the granted sizes come back in it.
+/// One with a domain is for XRC, one with tags matches them; a basic one has neither.
 struct SrqInit {
   ProtectionDomain* pd = nullptr;
-  XrcDomain* domain = nullptr;    ///< null: a basic one
-  CompletionQueue* cq = nullptr;  ///< with a domain: for what is received into it
+  XrcDomain* domain = nullptr;
+  CompletionQueue* cq = nullptr;  ///< but for a basic one: for what is received into it
+  std::uint32_t max_tags = 0;     ///< receives with tags, at most kMaxTags; 0: it has none
   std::uint32_t max_wr = 0;
   std::uint32_t max_sge = 0;
+};
+
+/// Bounds of a queue that matches tags.
+inline constexpr std::uint32_t kMaxTags = 1024;
+inline constexpr std::uint32_t kMaxTagPieces = engine::kRendezvousPieces;
+
+/// What is to be done with a queue's receives that have tags (ibv_ops_wr).
+struct TagRequest {
+  enum class Kind : std::uint8_t { kAdd = 0, kDelete = 1, kSync = 2 };
+
+  std::uint64_t id = 0;
+  Kind kind{};
+  bool signaled = false;
+  std::optional<std::uint32_t> handled{};  ///< as engine::TagList::sync()
+  std::uint32_t handle = 0;                ///< comes back from kAdd
+  engine::TaggedReceive receive{};         ///< kAdd
 };
 
 /// What a shared receive queue is now (ibv_srq_attr).
