@@ -32,7 +32,9 @@ void set_operations(verbs_context& context) {
   context.query_device_ex = &query_device_ex;
   context.query_rt_values = &query_rt_values;
   context.create_cq_ex = &create_cq_ex;
+  context.modify_cq = &modify_cq;
   context.create_srq_ex = &create_srq_ex;
+  context.post_srq_ops = &post_srq_ops;
   context.create_qp_ex = &create_qp_ex;
   context.open_qp = &open_qp;
   context.modify_qp_rate_limit = &modify_qp_rate_limit;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion queues: ibv_create_cq(3), ibv_resize_cq(3), ibv_req_notify_cq(3).
+// Completion queues: ibv_create_cq(3), ibv_resize_cq(3), ibv_modify_cq(3), ibv_req_notify_cq(3).
 #include "compat/cq.h"
 
 #include "compat/errno.h"
@@ -20,6 +20,15 @@ Result<void> resize_cq(Cq& cq, int entries) {
   if (entries <= 0) return fail(std::errc::invalid_argument, "a completion queue needs an entry");
   VERBENA_TRY(cq.nic->resize_cq(cq.queue, static_cast<std::uint32_t>(entries)));
   cq.cqe = static_cast<int>(cq.nic->capacity(cq.queue));
+  return {};
+}
+
+Result<void> moderate(Cq& cq, const ibv_modify_cq_attr& attr) {
+  static_cast<void>(VERBENA_TRY(alive(cq.context)));
+  if (attr.attr_mask != IBV_CQ_ATTR_MODERATE)
+    return fail(std::errc::invalid_argument, "moderation is what can be modified");
+  cq.nic->moderate_cq(cq.queue, {.count = attr.moderate.cq_count,
+                                 .period = std::chrono::microseconds(attr.moderate.cq_period)});
   return {};
 }
 
@@ -66,6 +75,10 @@ int req_notify_cq(ibv_cq* c_cq, int solicited_only) noexcept {
   Cq& cq = Cq::of(c_cq);
   if (is_dead(cq.generation)) return EIO;
   return status_of("ibv_req_notify_cq", [&] { return cq.nic->arm(cq.queue, solicited_only != 0); });
+}
+
+int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr) noexcept {
+  return status_of("ibv_modify_cq", [&] { return moderate(Cq::of(cq), *attr); });
 }
 
 VERBENA_EXPORT ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context,

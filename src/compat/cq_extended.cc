@@ -13,7 +13,9 @@ namespace {
 
 constexpr std::uint64_t kTimes =
     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
-constexpr std::uint64_t kFields = std::uint64_t{IBV_WC_STANDARD_FLAGS} | kTimes;
+// But for IBV_WC_EX_WITH_CVLAN: no tag is taken off a frame here.
+constexpr std::uint64_t kFields = std::uint64_t{IBV_WC_STANDARD_FLAGS} | kTimes |
+                                  IBV_WC_EX_WITH_FLOW_TAG | IBV_WC_EX_WITH_TM_INFO;
 
 /// Takes the next completion into the C object: ENOENT when there is none.
 int take_next(ibv_cq_ex* c_cq) {
@@ -63,6 +65,12 @@ unsigned int read_wc_flags(ibv_cq_ex* cq) { return wc_flags_of(current(cq)); }
 std::uint32_t read_slid(ibv_cq_ex* /*cq*/) { return 0; }
 std::uint8_t read_sl(ibv_cq_ex* cq) { return current(cq).service_level; }
 std::uint8_t read_dlid_path_bits(ibv_cq_ex* /*cq*/) { return 0; }
+
+std::uint32_t read_flow_tag(ibv_cq_ex* cq) { return static_cast<std::uint32_t>(current(cq).tag); }
+
+void read_tm_info(ibv_cq_ex* cq, ibv_wc_tm_info* info) {
+  *info = {.tag = current(cq).tag, .priv = current(cq).application_context};
+}
 
 /// Nanoseconds of the host's time line (hca_core_clock), when the completion was made.
 std::uint64_t read_completion_ts(ibv_cq_ex* cq) {
@@ -122,6 +130,8 @@ Result<ibv_cq_ex*> create_extended(ibv_context* context, const ibv_cq_init_attr_
   cq.read_slid = &read_slid;
   cq.read_sl = &read_sl;
   cq.read_dlid_path_bits = &read_dlid_path_bits;
+  cq.read_flow_tag = &read_flow_tag;
+  cq.read_tm_info = &read_tm_info;
   cq.read_completion_ts = &read_completion_ts;
   cq.read_completion_wallclock_ns = &read_completion_wallclock_ns;
   return &cq;

@@ -213,7 +213,7 @@ TEST(Extended, WhatTheDeviceDoesNotHave) {
   const End end(devices, 0);
   ibv_cq_init_attr_ex cq{};
   cq.cqe = 4;
-  cq.wc_flags = IBV_WC_EX_WITH_FLOW_TAG;
+  cq.wc_flags = IBV_WC_EX_WITH_CVLAN;
   EXPECT_EQ(ibv_create_cq_ex(end.context, &cq), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
   ibv_qp_init_attr_ex qp{};

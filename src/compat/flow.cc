@@ -2,6 +2,7 @@
 // Steering rules: ibv_create_flow(3).
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "compat/errno.h"
 #include "compat/objects.h"
@@ -37,7 +38,7 @@ static_assert(offsetof(ibv_flow_ipv6_filter, hop_limit) == wire::Ipv6Field::kHop
 static_assert(sizeof(ibv_flow_tcp_udp_filter) == wire::PortField::kSize);
 static_assert(offsetof(ibv_flow_tcp_udp_filter, src_port) == wire::PortField::kSource);
 
-/// What every specification begins with.
+/// What every specification and action begins with.
 struct SpecHeader {
   std::uint32_t type = 0;
   std::uint16_t size = 0;
@@ -79,8 +80,16 @@ Result<nic::FlowMatch> to_match(const SpecHeader& header, const std::byte* at) {
       return to_match<ibv_flow_spec_tcp_udp>(FrameLayer::kUdp, at, header.size);
     default:
       return fail(std::errc::operation_not_supported,
-                  "rules look at Ethernet, IPv4, IPv6, TCP and UDP, and steer only");
+                  "rules look at Ethernet, IPv4, IPv6, TCP and UDP; they steer and tag");
   }
+}
+
+Result<std::uint32_t> to_tag(const SpecHeader& header, const std::byte* at) {
+  ibv_flow_spec_action_tag action;
+  if (header.size != sizeof action)
+    return fail(std::errc::invalid_argument, "an action is not as long as its type");
+  std::memcpy(&action, at, sizeof action);
+  return action.tag_id;
 }
 
 Result<nic::FlowRule> to_rule(const ibv_flow_attr& attr) {
@@ -95,9 +104,16 @@ Result<nic::FlowRule> to_rule(const ibv_flow_attr& attr) {
                      .priority = attr.priority,
                      .takes = (attr.flags & IBV_FLOW_ATTR_FLAGS_DONT_TRAP) == 0};
   const auto* at = reinterpret_cast<const std::byte*>(&attr + 1);
+  bool tagged = false;
   for (unsigned i = 0; i < attr.num_of_specs; ++i) {
     const SpecHeader header = header_at(at);
-    rule.matches.push_back(VERBENA_TRY(to_match(header, at)));
+    if (header.type != IBV_FLOW_SPEC_ACTION_TAG) {
+      rule.matches.push_back(VERBENA_TRY(to_match(header, at)));
+    } else if (std::exchange(tagged, true)) {
+      return fail(std::errc::invalid_argument, "a rule has one tag");
+    } else {
+      rule.tag = VERBENA_TRY(to_tag(header, at));
+    }
     at += header.size;
   }
   return rule;

@@ -30,6 +30,8 @@ static_assert(of(engine::Status::kRnrRetryExceeded) == IBV_WC_RNR_RETRY_EXC_ERR)
 static_assert(of(engine::Status::kRemoteAborted) == IBV_WC_REM_ABORT_ERR);
 static_assert(of(engine::Status::kFatalError) == IBV_WC_FATAL_ERR);
 static_assert(of(engine::Status::kGeneralError) == IBV_WC_GENERAL_ERR);
+static_assert(of(engine::Status::kTagError) == IBV_WC_TM_ERR);
+static_assert(of(engine::Status::kRendezvousIncomplete) == IBV_WC_TM_RNDV_INCOMPLETE);
 
 constexpr int of(engine::CompletionOpcode opcode) { return static_cast<int>(opcode); }
 static_assert(of(engine::CompletionOpcode::kSend) == IBV_WC_SEND);
@@ -41,6 +43,11 @@ static_assert(of(engine::CompletionOpcode::kAtomicWrite) == IBV_WC_ATOMIC_WRITE)
 static_assert(of(engine::CompletionOpcode::kLocalInvalidate) == IBV_WC_LOCAL_INV);
 static_assert(of(engine::CompletionOpcode::kReceive) == IBV_WC_RECV);
 static_assert(of(engine::CompletionOpcode::kReceiveWriteWithImm) == IBV_WC_RECV_RDMA_WITH_IMM);
+static_assert(of(engine::CompletionOpcode::kTagAdd) == IBV_WC_TM_ADD);
+static_assert(of(engine::CompletionOpcode::kTagDelete) == IBV_WC_TM_DEL);
+static_assert(of(engine::CompletionOpcode::kTagSync) == IBV_WC_TM_SYNC);
+static_assert(of(engine::CompletionOpcode::kTagReceive) == IBV_WC_TM_RECV);
+static_assert(of(engine::CompletionOpcode::kNoTag) == IBV_WC_TM_NO_TAG);
 
 constexpr std::size_t kBatch = 32;
 
@@ -63,6 +70,9 @@ unsigned int wc_flags_of(const engine::Completion& completion) {
   if (completion.with_grh) flags |= IBV_WC_GRH;
   if (completion.with_immediate) flags |= IBV_WC_WITH_IMM;
   if (completion.with_invalidate) flags |= IBV_WC_WITH_INV;
+  if (completion.tag_matched) flags |= IBV_WC_TM_MATCH;
+  if (completion.data_valid) flags |= IBV_WC_TM_DATA_VALID;
+  if (completion.sync_required) flags |= IBV_WC_TM_SYNC_REQ;
   return flags;
 }
 

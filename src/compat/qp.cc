@@ -282,6 +282,14 @@ VERBENA_EXPORT int ibv_destroy_qp(ibv_qp* qp) {
   return status_of("ibv_destroy_qp", [&] { return destroy_qp(Qp::of(qp)); });
 }
 
+// 0 is "no promise", which is always right (ibv_query_qp_data_in_order(3)).
+VERBENA_EXPORT int ibv_query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode op, uint32_t flags) {
+  if (!is_ours(qp->context)) {
+    return real::call<"ibv_query_qp_data_in_order">(&ibv_query_qp_data_in_order, qp, op, flags);
+  }
+  return 0;
+}
+
 VERBENA_EXPORT ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
   if (!is_ours(qp->context)) return real::call<"ibv_qp_to_qp_ex">(&ibv_qp_to_qp_ex, qp);
   Qp& ours = Qp::of(qp);

@@ -88,6 +88,13 @@ ibv_rss_caps describe_spreading(const nic::Limits& limits) {
           .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ};
 }
 
+/// List operations are over when they were posted, so their number has no bound of its own.
+constexpr ibv_tm_caps kTagMatching{.max_rndv_hdr_size = engine::kMaxRendezvousRequest,
+                                   .max_num_tags = nic::kMaxTags,
+                                   .flags = IBV_TM_CAP_RC,
+                                   .max_ops = nic::kMaxTags,
+                                   .max_sge = nic::kMaxTagPieces};
+
 ibv_port_attr describe_port(const nic::Nic& nic) {
   const nic::PortState port = nic.port();
   ibv_port_attr attr{};
@@ -179,6 +186,9 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
     all.xrc_odp_caps = all.odp_caps.per_transport_caps.rc_odp_caps;
     all.rss_caps = describe_spreading(ours.nic->config().limits);
     all.max_wq_type_rq = ours.nic->config().limits.max_qp;
+    all.tm_caps = kTagMatching;
+    all.cq_mod_caps = {.max_cq_count = std::numeric_limits<std::uint16_t>::max(),
+                       .max_cq_period = std::numeric_limits<std::uint16_t>::max()};
     all.max_dm_size = ours.nic->config().limits.max_dm_size;
     write_sized(attr, size, all);
     return {};

@@ -10,15 +10,13 @@
 namespace verbena::compat {
 namespace {
 
-/// `domain` and `cq` are an XRC queue's; null for a basic one.
-Result<ibv_srq*> create_srq(ibv_pd& pd, ibv_srq_attr& attr, void* cookie,
-                            ibv_xrcd* domain = nullptr, ibv_cq* cq = nullptr) {
+/// What `init` has beside the protection domain and the sizes is an XRC queue's, or one's that
+/// matches tags.
+Result<ibv_srq*> create_srq(ibv_pd& pd, ibv_srq_attr& attr, void* cookie, nic::SrqInit init = {}) {
   Context& ours = *VERBENA_TRY(alive(pd.context));
-  nic::SrqInit init{.pd = Pd::of(&pd).domain,
-                    .domain = domain != nullptr ? Xrcd::of(domain).domain : nullptr,
-                    .cq = cq != nullptr ? Cq::of(cq).queue : nullptr,
-                    .max_wr = attr.max_wr,
-                    .max_sge = attr.max_sge};
+  init.pd = Pd::of(&pd).domain;
+  init.max_wr = attr.max_wr;
+  init.max_sge = attr.max_sge;
   auto srq = std::make_unique<Srq>();
   srq->queue = VERBENA_TRY(ours.nic->create_srq(init, srq.get()));
   srq->nic = ours.nic.get();
@@ -33,25 +31,40 @@ Result<ibv_srq*> create_srq(ibv_pd& pd, ibv_srq_attr& attr, void* cookie,
   return srq.release();
 }
 
-Result<ibv_srq*> create_extended(ibv_context* context, ibv_srq_init_attr_ex& attr) {
+/// The attributes that are the type's own must be there, and their objects in the context.
+Result<nic::SrqInit> init_of(ibv_context* context, const ibv_srq_init_attr_ex& attr,
+                             std::uint32_t type) {
   constexpr std::uint32_t kXrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
-  constexpr std::uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | kXrc;
-  if ((attr.comp_mask & ~kKnown) != 0)
-    return fail(std::errc::operation_not_supported, "unknown comp_mask");
-  const bool typed = (attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0;
-  const bool xrc = typed && attr.srq_type == IBV_SRQT_XRC;
-  if (typed && !xrc && attr.srq_type != IBV_SRQT_BASIC)
-    return fail(std::errc::operation_not_supported, "shared receive queues are basic or XRC");
-  if ((attr.comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr.pd == nullptr ||
-      attr.pd->context != context)
-    return fail(std::errc::invalid_argument, "no protection domain of this context");
-  if (!xrc) return create_srq(*attr.pd, attr.attr, attr.srq_context);
+  constexpr std::uint32_t kTags = IBV_SRQ_INIT_ATTR_TM | IBV_SRQ_INIT_ATTR_CQ;
   const auto is_here = [&](const auto* object) {
     return object != nullptr && object->context == context;
   };
-  if ((attr.comp_mask & kXrc) != kXrc || !is_here(attr.xrcd) || !is_here(attr.cq))
-    return fail(std::errc::invalid_argument, "no XRC domain or completion queue of this context");
-  return create_srq(*attr.pd, attr.attr, attr.srq_context, attr.xrcd, attr.cq);
+  const auto has = [&](std::uint32_t mask) { return (attr.comp_mask & mask) == mask; };
+  if (type == IBV_SRQT_BASIC) return nic::SrqInit{};
+  if (type == IBV_SRQT_XRC) {
+    if (!has(kXrc) || !is_here(attr.xrcd) || !is_here(attr.cq))
+      return fail(std::errc::invalid_argument, "no XRC domain or completion queue of this context");
+    return nic::SrqInit{.domain = Xrcd::of(attr.xrcd).domain, .cq = Cq::of(attr.cq).queue};
+  }
+  if (!has(kTags) || !is_here(attr.cq) || attr.tm_cap.max_num_tags == 0 ||
+      attr.tm_cap.max_ops > nic::kMaxTags)
+    return fail(std::errc::invalid_argument,
+                "no completion queue of this context, no tags, or more operations than max_ops");
+  return nic::SrqInit{.cq = Cq::of(attr.cq).queue, .max_tags = attr.tm_cap.max_num_tags};
+}
+
+Result<ibv_srq*> create_extended(ibv_context* context, ibv_srq_init_attr_ex& attr) {
+  if (attr.comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED)
+    return fail(std::errc::operation_not_supported, "unknown comp_mask");
+  const bool typed = (attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0;
+  const std::uint32_t type = typed ? number_of(attr.srq_type) : std::uint32_t{IBV_SRQT_BASIC};
+  if (type > IBV_SRQT_TM)
+    return fail(std::errc::operation_not_supported, "an unknown type of shared receive queue");
+  if ((attr.comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr.pd == nullptr ||
+      attr.pd->context != context)
+    return fail(std::errc::invalid_argument, "no protection domain of this context");
+  return create_srq(*attr.pd, attr.attr, attr.srq_context,
+                    VERBENA_TRY(init_of(context, attr, type)));
 }
 
 Result<void> modify_srq(Srq& srq, const ibv_srq_attr& attr, std::uint32_t mask) {

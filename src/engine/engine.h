@@ -24,7 +24,10 @@ class QueuePair;
 
 /// What stands firm from a queue pair's creation on. Queues, sinks and the directory are owned by
 /// the caller and outlive the queue pair. An XRC_RECV queue pair has neither protection domain nor
-/// receives nor sinks of its own, but a directory.
+/// receives nor sinks of its own, but a directory. Where receives have tags, the send queue is the
+/// engine's, which posts to it: a READ for each rendezvous that is matched, with the receive's
+/// number, and a SEND that tells the end of it. It has room for kRendezvousPieces and
+/// kRendezvousInline; what its sink gets of the READ is the end of the receive.
 struct QpConfig {
   std::uint32_t number = 0;  ///< QPN, 24 bits, unique in the engine
   QpType type = QpType::kRc;
@@ -35,8 +38,15 @@ struct QpConfig {
   CompletionSink* receive_completions = nullptr;
   ReceiveDirectory* directory = nullptr;  ///< XRC_RECV: where requests' receives are found
   bool signal_all = false;                ///< sq_sig_all
+  std::optional<std::uint32_t> tag_pd{};  ///< of the receives that have tags, if there are such
   bool blocks_own_multicasts = false;     ///< UD: what it sends to a group does not come back to it
 };
+
+/// The longest request for a rendezvous, with all that comes with it: one packet on any path.
+inline constexpr std::uint32_t kMaxRendezvousRequest = 256;
+/// What one of the READs and SENDs of a rendezvous takes of a send queue.
+inline constexpr std::uint32_t kRendezvousPieces = 4;
+inline constexpr std::uint32_t kRendezvousInline = 32;
 
 /// What happened to a queue pair that no completion tells: affiliated asynchronous events, but for
 /// kPathSuspected, which is for who sends the packets.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hostile packets against an engine with a connected and a datagram queue pair that are in the
-// middle of work. The input is a list of packets (two bytes of length each); some of their fields
-// are mended so that they get past the first checks. Memory outside the registered region must
-// never change.
+// middle of work, and one whose receives have tags. The input is a list of packets (two bytes of
+// length each); some of their fields are mended so that they get past the first checks. Memory
+// outside the registered region must never change.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "engine/key_table.h"
 #include "engine/queue_pair.h"
+#include "engine/test_tagged_receives.h"
 
 namespace verbena::engine {
 namespace {
@@ -21,6 +22,7 @@ namespace {
 constexpr std::uint32_t kPd = 1;
 constexpr std::uint32_t kRcNumber = 0x111;
 constexpr std::uint32_t kUdNumber = 0x112;
+constexpr std::uint32_t kTaggedNumber = 0x113;
 constexpr std::uint32_t kQkey = 0x1111;
 constexpr std::size_t kGuard = 4096;
 constexpr std::size_t kRegion = 8192;
@@ -45,6 +47,7 @@ class Victim {
                .value();
     rc_ = create(kRcNumber, QpType::kRc, rc_sends_, rc_receives_);
     ud_ = create(kUdNumber, QpType::kUd, ud_sends_, ud_receives_);
+    tagged_ = create(kTaggedNumber, QpType::kRc, tagged_sends_, tagged_receives_);
     engine_.attach(*ud_, group_);
     bring_up();
     work();
@@ -76,7 +79,7 @@ class Victim {
   }
 
  private:
-  QueuePair* create(std::uint32_t number, QpType type, SendQueue& sends, ReceiveQueue& receives) {
+  QueuePair* create(std::uint32_t number, QpType type, SendQueue& sends, ReceiveSource& receives) {
     return engine_
         .create({.number = number,
                  .type = type,
@@ -92,7 +95,8 @@ class Victim {
     QpAttributes attributes{
         .state = QpState::kInit, .access = kRemoteWrite | kRemoteRead | kRemoteAtomic, .port = 1};
     attributes.qkey = kQkey;
-    modify(*rc_, attributes, kMaskState | kMaskPkeyIndex | kMaskPort | kMaskAccess);
+    for (QueuePair* qp : {rc_, tagged_})
+      modify(*qp, attributes, kMaskState | kMaskPkeyIndex | kMaskPort | kMaskAccess);
     modify(*ud_, attributes, kMaskState | kMaskPkeyIndex | kMaskPort | kMaskQkey);
     attributes.state = QpState::kRtr;
     attributes.path = {.source = self_, .destination = peer_};
@@ -100,18 +104,20 @@ class Victim {
     attributes.destination_qp = 0x222;
     attributes.max_dest_rd_atomic = 2;
     attributes.min_rnr_timer = 1;
-    modify(*rc_, attributes,
-           kMaskState | kMaskPath | kMaskPathMtu | kMaskDestinationQp | kMaskRqPsn |
-               kMaskMaxDestRdAtomic | kMaskMinRnrTimer);
+    for (QueuePair* qp : {rc_, tagged_})
+      modify(*qp, attributes,
+             kMaskState | kMaskPath | kMaskPathMtu | kMaskDestinationQp | kMaskRqPsn |
+                 kMaskMaxDestRdAtomic | kMaskMinRnrTimer);
     modify(*ud_, attributes, kMaskState);
     attributes.state = QpState::kRts;
     attributes.max_rd_atomic = 2;
     attributes.retry_count = 7;
     attributes.rnr_retry = 7;
     attributes.timeout = 14;
-    modify(*rc_, attributes,
-           kMaskState | kMaskSqPsn | kMaskMaxRdAtomic | kMaskRetryCount | kMaskRnrRetry |
-               kMaskTimeout);
+    for (QueuePair* qp : {rc_, tagged_})
+      modify(*qp, attributes,
+             kMaskState | kMaskSqPsn | kMaskMaxRdAtomic | kMaskRetryCount | kMaskRnrRetry |
+                 kMaskTimeout);
     modify(*ud_, attributes, kMaskState | kMaskSqPsn);
   }
 
@@ -125,6 +131,11 @@ class Victim {
     for (std::uint64_t id = 0; id < 8; ++id) {
       VERBENA_CHECK(rc_receives_.post({.id = id, .pieces = std::span(&piece, 1)}).has_value());
       VERBENA_CHECK(ud_receives_.post({.id = id, .pieces = std::span(&piece, 1)}).has_value());
+      // Half of what can be thought of has a receive by its tag.
+      const TaggedReceive receive{.id = id, .tag = id % 2, .mask = 3, .pieces = {&piece, 1}};
+      VERBENA_CHECK(tagged_receives_.list.add(receive).has_value());
+      if (id % 2 == 0)
+        VERBENA_CHECK(tagged_receives_.plain.post({.id = id, .pieces = {&piece, 1}}).has_value());
     }
     for (const SendOpcode opcode : {SendOpcode::kSend, SendOpcode::kRead, SendOpcode::kFetchAdd,
                                     SendOpcode::kWrite, SendOpcode::kRead}) {
@@ -143,7 +154,7 @@ class Victim {
   void mend_fields(std::vector<std::byte>& bytes, std::uint8_t mend) const {
     wire::Bth bth = wire::Bth::parse(bytes.data());
     if ((mend & 1) != 0) bth.destination_qp = kRcNumber;
-    if ((mend & 2) != 0) bth.destination_qp = kUdNumber;
+    if ((mend & 2) != 0) bth.destination_qp = (mend & 1) != 0 ? kTaggedNumber : kUdNumber;
     if ((mend & 0x83) == 0x80) bth.destination_qp = wire::kMulticastQp;
     if ((mend & 4) != 0) bth.pkey = 0xFFFF;
     if ((mend & 8) != 0) bth.psn &= 0xF;
@@ -171,16 +182,19 @@ class Victim {
   std::vector<std::byte> memory_ = std::vector<std::byte>(kRegion + 2 * kGuard, kCanary);
   KeyTable keys_{16, 1};
   Counters counters_;
-  Engine engine_{EngineConfig{.max_qp = 2, .max_pieces = 4, .congestion = {.on = true}}, keys_,
+  Engine engine_{EngineConfig{.max_qp = 4, .max_pieces = 4, .congestion = {.on = true}}, keys_,
                  counters_};
   std::uint32_t key_ = 0;
   SendQueue rc_sends_{16, 4, 0};
   SendQueue ud_sends_{16, 4, 0};
   ReceiveQueue rc_receives_{16, 4, kPd};
   ReceiveQueue ud_receives_{16, 4, kPd};
+  SendQueue tagged_sends_{4, kRendezvousPieces, kRendezvousInline};
+  testing::TaggedReceives tagged_receives_{kPd};
   Counter completions_;
   QueuePair* rc_ = nullptr;
   QueuePair* ud_ = nullptr;
+  QueuePair* tagged_ = nullptr;
 };
 
 }  // namespace

@@ -48,8 +48,11 @@ class QueuePair {
   /// request and goes behind it.
   [[nodiscard]] Fill fill(TrainBatch& batch, Time now, bool hold);
   void confirm() { sender_.confirm(); }
-  /// Gives back what it holds of its receiver's window; about to be destroyed.
-  void abandon() { requester_.abandon(); }
+  /// Gives back what it holds of its receiver's window and of a tag list; about to be destroyed.
+  void abandon() {
+    requester_.abandon();
+    responder_.forget_unexpected();
+  }
   /// Receives of a directory go: see Engine::forget().
   void forget(const ReceiveSource& receives) { responder_.forget(receives); }
   /// Something was posted; in ERR it is flushed.
@@ -74,6 +77,8 @@ class QueuePair {
   [[nodiscard]] bool shares_receives() const {
     return config_.directory != nullptr || config_.receives->shared();
   }
+  /// The protection domain of what a READ puts its answer into.
+  [[nodiscard]] std::uint32_t read_pd() const { return config_.tag_pd.value_or(config_.pd); }
   /// To ERR: both queues are flushed. `keep_answers`: the responder's NAK still goes out.
   void enter_error(bool keep_answers);
   /// UD and UC: a failed send stops the send queue; receives go on.

@@ -28,6 +28,8 @@ struct ReceiveWqe {
   }
 };
 
+class TagMatcher;
+
 /// Where a responder takes receive work requests from: a queue pair's own queue, or one shared by
 /// many.
 class ReceiveSource {
@@ -39,6 +41,8 @@ class ReceiveSource {
   virtual Taken take(ReceiveWqe& wqe, std::uint64_t size = 0) = 0;
   [[nodiscard]] virtual std::uint32_t max_pieces() const = 0;
   [[nodiscard]] virtual bool shared() const = 0;
+  /// Not null where messages begin with a header that may name a receive by its tag.
+  [[nodiscard]] virtual TagMatcher* tags() { return nullptr; }
   /// Forgets everything that was posted; for a queue of one queue pair only (RESET).
   virtual void clear() = 0;
 
@@ -47,6 +51,27 @@ class ReceiveSource {
   ReceiveSource(const ReceiveSource&) = default;
   ReceiveSource& operator=(const ReceiveSource&) = default;
   ~ReceiveSource() = default;
+};
+
+/// Receives that have tags, beside a source's others.
+class TagMatcher {
+ public:
+  struct Matched {
+    ReceiveSource::Taken taken{};
+    bool expected = false;  ///< what was taken is for the tag
+  };
+
+  /// Moves the first receive for the tag into `wqe`; without one the message is unexpected and gets
+  /// what ReceiveSource::take() gives.
+  virtual Matched match(std::uint64_t tag, ReceiveWqe& wqe) = 0;
+  /// An unexpected message ends without reaching the program.
+  virtual void forget_unexpected() = 0;
+
+ protected:
+  TagMatcher() = default;
+  TagMatcher(const TagMatcher&) = default;
+  TagMatcher& operator=(const TagMatcher&) = default;
+  ~TagMatcher() = default;
 };
 
 /// A shared receive queue that XRC requests name by a number: with it come the completion queue for

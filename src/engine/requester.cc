@@ -179,7 +179,7 @@ wire::Train& Requester::begin_request(TrainBatch& batch, const SendWqe& wqe,
 Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {
   const std::uint32_t mtu = qp_.attributes().path_mtu;
   const auto index = static_cast<std::uint32_t>(psn_distance(cursor_psn_, wqe.first_psn));
-  const auto usable = check_pieces(core_.memory, wqe.request.pieces, kLocalWrite, qp_.config().pd);
+  const auto usable = check_pieces(core_.memory, wqe.request.pieces, kLocalWrite, qp_.read_pd());
   if (!usable) return local_error(Status::kLocalProtectionError);
   // A part that was begun is asked for from where its responses ended, to its end, even if it
   // passes a window that has shrunk since.

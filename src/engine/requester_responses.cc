@@ -121,7 +121,7 @@ void Requester::handle_read_response(const wire::Packet& packet, Time now) {
   const std::uint32_t expected = last ? wqe.length - offset : mtu;
   // Of the right place but too short or too long: the status that Linux's drivers report (qib).
   if (packet.payload.size() != expected) return fail_oldest(Status::kLocalLengthError);
-  if (!scatter(core_.memory, wqe.request.pieces, offset, packet.payload, qp_.config().pd)) {
+  if (!scatter(core_.memory, wqe.request.pieces, offset, packet.payload, qp_.read_pd())) {
     return fail_oldest(Status::kLocalProtectionError);
   }
   qp_.count(&Counters::bytes_received, packet.payload.size());

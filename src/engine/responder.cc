@@ -51,9 +51,11 @@ Responder::Responder(Core& core, QueuePair& qp) : core_(core), qp_(qp) {
   // Any shared queue of the domain may be meant, with pieces up to the limit.
   receive_.pieces.reserve(config.directory != nullptr ? core.config.max_pieces
                                                       : config.receives->max_pieces());
+  if (config.type == QpType::kRc) tags_ = config.receives->tags();
 }
 
 void Responder::reset() {
+  forget_unexpected();
   expected_psn_ = msn_ = 0;
   nak_sent_ = false;
   message_ = Message::kNone;
@@ -171,12 +173,14 @@ bool Responder::right_length(const wire::Packet& packet) const {
 void Responder::execute_send(const wire::Packet& packet) {
   const wire::OpcodeInfo& info = packet.info();
   if (begins(info.place)) {
-    if (!take_receive()) return;
+    if (tags_ != nullptr ? !take_tagged(packet) : !take_receive()) return;
     received_ = 0;
   }
   if (!right_length(packet))
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
-  ConstBytes payload = packet.payload;
+  if (fetches()) return execute_rendezvous(packet);
+  ConstBytes payload = tags_ != nullptr ? behind_header(packet) : packet.payload;
+  const std::size_t size = payload.size();
   // A message longer than its receive is an invalid request to the sender (engine.md, "Responder",
   // counts the length among the request's checks; Linux's qib answers so too), a local length error
   // to the receiver. Linux 6.1's rxe was seen to answer "remote operational error", which is for
@@ -190,18 +194,26 @@ void Responder::execute_send(const wire::Packet& packet) {
   if (!scatter(core_.memory, receive_.pieces, received_, payload, receive_.pd)) {
     return refuse(wire::NakCode::kRemoteOperationalError, Status::kLocalProtectionError);
   }
-  received_ += packet.payload.size();
+  received_ += size;
   message_ = Message::kSend;
   if (ends(info.place)) {
     message_ = Message::kNone;
-    if (info.has_ieth && !core_.memory.invalidate(packet.ieth.rkey, user(target_.pd))) {
-      // A bad key: an error completion and ERR, but no NAK (engine.md, "Responder").
-      fail_receive(Status::kRemoteInvalidRequest);
-      return qp_.enter_error(true);
-    }
-    complete_receive(packet, CompletionOpcode::kReceive, static_cast<std::uint32_t>(received_));
+    if (!invalidate_for(packet)) return;
+    complete_receive(packet, opcode_of_send(), static_cast<std::uint32_t>(received_));
+  } else if (tagged_.kind == Tagged::Kind::kMatched && !tagged_.told) {
+    tell_match(packet, Status::kSuccess, 0);
   }
   finish_packet(packet, 1);
+}
+
+/// What a SEND asks to be invalidated. A bad key: an error completion and ERR, but no NAK
+/// (engine.md, "Responder"); then false.
+bool Responder::invalidate_for(const wire::Packet& packet) {
+  if (!packet.info().has_ieth || core_.memory.invalidate(packet.ieth.rkey, user(target_.pd)))
+    return true;
+  fail_receive(Status::kRemoteInvalidRequest);
+  qp_.enter_error(true);
+  return false;
 }
 
 void Responder::execute_write(const wire::Packet& packet) {

@@ -10,6 +10,7 @@
 #include "engine/requester.h"
 #include "engine/train_batch.h"
 #include "wire/packet.h"
+#include "wire/tag_headers.h"
 
 namespace verbena::engine {
 
@@ -32,6 +33,8 @@ class Responder {
   [[nodiscard]] Fill fill(TrainBatch& batch, Time now);
   /// Receives of a directory go: see Engine::forget().
   void forget(const ReceiveSource& receives);
+  /// A message in progress that matched no tag does not reach the program.
+  void forget_unexpected();
   /// Completes the message in progress and every posted receive with a flush error (ERR).
   void flush();
   /// ERR for a reason of our own: nothing more is answered.
@@ -72,12 +75,21 @@ class Responder {
     std::uint64_t original = 0;
   };
 
+  /// What became of the tag of the message in progress, where receives have tags.
+  struct Tagged {
+    enum class Kind : std::uint8_t { kNone, kUnexpected, kMatched };
+    Kind kind = Kind::kNone;
+    bool told = false;  ///< that it was matched
+    wire::TagHeader header{};
+  };
+
   void handle_unreliable(const wire::Packet& packet);
   void drop_message();
   [[nodiscard]] bool in_sequence(const wire::OpcodeInfo& info) const;
   [[nodiscard]] bool right_length(const wire::Packet& packet) const;
   void execute(const wire::Packet& packet);
   void execute_send(const wire::Packet& packet);
+  [[nodiscard]] bool invalidate_for(const wire::Packet& packet);
   void execute_write(const wire::Packet& packet);
   [[nodiscard]] bool begin_write(const wire::Packet& packet);
   void execute_read(const wire::Packet& packet);
@@ -94,6 +106,14 @@ class Responder {
   [[nodiscard]] const NumberedReceives* named(const wire::Packet& packet) const;
   [[nodiscard]] KeyUser user(std::uint32_t pd) const;
   [[nodiscard]] bool take_receive();
+  [[nodiscard]] bool got(ReceiveSource::Taken taken);
+  [[nodiscard]] bool take_tagged(const wire::Packet& packet);
+  [[nodiscard]] bool fetches() const;
+  [[nodiscard]] ConstBytes behind_header(const wire::Packet& packet) const;
+  [[nodiscard]] CompletionOpcode opcode_of_send() const;
+  void execute_rendezvous(const wire::Packet& packet);
+  [[nodiscard]] bool start_rendezvous(const wire::RendezvousHeader& where);
+  void tell_match(const wire::Packet& packet, Status status, std::uint32_t bytes);
   void finish_packet(const wire::Packet& packet, std::uint32_t psns);
   void complete_receive(const wire::Packet& packet, CompletionOpcode opcode, std::uint32_t bytes);
   void fail_receive(Status status);
@@ -122,7 +142,9 @@ class Responder {
   std::uint32_t target_srq_ = 0;  ///< XRC: the number it gave
   ReceiveWqe receive_;
   bool receive_taken_ = false;
-  std::uint64_t received_ = 0;       ///< bytes of the message in progress
+  TagMatcher* tags_ = nullptr;
+  Tagged tagged_{};
+  std::uint64_t received_ = 0;       ///< bytes of the message in progress that are in its receive
   std::uint64_t write_address_ = 0;  ///< of the next packet's payload
   std::uint32_t write_rkey_ = 0;
   std::uint32_t write_left_ = 0;

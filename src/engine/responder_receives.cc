@@ -10,9 +10,10 @@ namespace verbena::engine {
 
 /// Takes the oldest receive unless the message has one; without any, an RNR NAK asks for this
 /// packet again later.
-bool Responder::take_receive() {
-  if (receive_taken_) return true;
-  const ReceiveSource::Taken taken = target_.receives->take(receive_);
+bool Responder::take_receive() { return receive_taken_ || got(target_.receives->take(receive_)); }
+
+/// What to do with what was taken.
+bool Responder::got(ReceiveSource::Taken taken) {
   if (taken == ReceiveSource::Taken::kYes) {
     receive_taken_ = true;
     return true;
@@ -34,22 +35,30 @@ bool Responder::take_receive() {
 void Responder::complete_receive(const wire::Packet& packet, CompletionOpcode opcode,
                                  std::uint32_t bytes) {
   const wire::OpcodeInfo& info = packet.info();
+  const bool matched = tagged_.kind == Tagged::Kind::kMatched;
+  const bool first = matched && !tagged_.told;
   receive_taken_ = false;
   qp_.complete_receive(
       *target_.completions,
       {.id = receive_.id,
+       .tag = first ? tagged_.header.tag : 0,
        .opcode = opcode,
        .byte_count = bytes,
        .immediate_or_key = info.has_ieth ? packet.ieth.rkey : packet.immediate.value,
        .qp_number = qp_.config().number,
        .source_qp = qp_.attributes().destination_qp,
+       .application_context = first ? tagged_.header.application_context : 0,
        .with_immediate = info.has_immediate,
        .with_invalidate = info.has_ieth,
+       .tag_matched = first,
+       .data_valid = matched,
        .solicited = packet.bth.solicited && !mutant(Mutant::kSolicitedLost)});
+  tagged_ = {};
 }
 
 void Responder::fail_receive(Status status) {
   if (!receive_taken_) return;
+  forget_unexpected();
   receive_taken_ = false;
   qp_.complete_receive(
       *target_.completions,

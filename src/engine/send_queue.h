@@ -47,6 +47,7 @@ class SendQueue {
 
   [[nodiscard]] std::uint32_t head() const { return head_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint32_t tail() const { return tail_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::uint32_t room() const { return capacity_ - (tail() - head()); }
   [[nodiscard]] SendWqe& at(std::uint32_t index) { return slots_[index & mask_]; }
   /// Gives every slot before `index` back to the posters.
   void release_to(std::uint32_t index) { head_.store(index, std::memory_order_release); }

@@ -46,6 +46,8 @@ std::string_view to_string(Status status) {
     case Status::kRemoteAborted: return "remote aborted";
     case Status::kFatalError: return "fatal error";
     case Status::kGeneralError: return "general error";
+    case Status::kTagError: return "tag matching error";
+    case Status::kRendezvousIncomplete: return "rendezvous incomplete";
   }
   return "unknown";
 }

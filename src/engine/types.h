@@ -52,6 +52,8 @@ enum class Status : std::uint8_t {
   kRemoteAborted = 16,
   kFatalError = 19,
   kGeneralError = 21,
+  kTagError = 22,              ///< the tagged receive that was to be deleted is not there any more
+  kRendezvousIncomplete = 23,  ///< a rendezvous that was matched is the program's to carry out
 };
 
 /// What a completion reports (ibv_wc_opcode).
@@ -66,6 +68,11 @@ enum class CompletionOpcode : std::uint8_t {
   kAtomicWrite = 9,
   kReceive = 128,
   kReceiveWriteWithImm = 129,
+  kTagAdd = 130,
+  kTagDelete = 131,
+  kTagSync = 132,
+  kTagReceive = 133,  ///< a message with a tag, matched or unexpected
+  kNoTag = 134,       ///< a message without, to receives that have tags
 };
 
 /// Access rights of memory regions, memory windows and queue pairs (ibv_access_flags).

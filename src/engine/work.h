@@ -55,6 +55,9 @@ struct ReceiveRequest {
 /// are defined.
 struct Completion {
   std::uint64_t id = 0;
+  /// Of the message, where receives have tags and one was matched; of the rule that steered a frame
+  /// here, where it has one.
+  std::uint64_t tag = 0;
   Status status = Status::kSuccess;
   CompletionOpcode opcode = CompletionOpcode::kSend;
   std::uint32_t vendor_error = 0;
@@ -62,13 +65,17 @@ struct Completion {
   std::uint32_t immediate_or_key = 0;  ///< host order; the invalidated key when `with_invalidate`
   std::uint32_t qp_number = 0;
   std::uint32_t source_qp = 0;
+  std::uint32_t application_context = 0;  ///< what the message had beside its tag
   std::uint16_t pkey_index = 0;
   std::uint8_t service_level =
       0;  ///< RoCE packet type for UD receives: 0xA IPv4, 0x9 IPv6 (what UCX reads)
   bool with_immediate = false;
   bool with_invalidate = false;
   bool with_grh = false;
-  bool solicited = false;  ///< for notification only: solicited bit of the message, or an error
+  bool tag_matched = false;    ///< the message was for a receive by its tag
+  bool data_valid = false;     ///< and all of it is in that receive
+  bool sync_required = false;  ///< a tag list is out of step with the program (`engine/tag_list.h`)
+  bool solicited = false;      ///< for notification only: solicited bit of the message, or an error
 };
 
 /// Where completions go: the NIC's completion queues. Called with the shard held; must not call

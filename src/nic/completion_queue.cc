@@ -28,12 +28,10 @@ bool CompletionQueue::complete(const engine::Completion& completion) {
     if (count < ring_.size()) {
       slot(count) = {.completion = completion, .made = clock_ != nullptr ? clock_->now() : Time{}};
       count_.store(count + 1, std::memory_order_release);
-      const bool wanted =
-          armed_ == Armed::kAny || (armed_ == Armed::kSolicited && completion.solicited);
-      if (wanted) {
-        armed_ = Armed::kNo;
-        if (channel_ != nullptr) channel_->notify(member_);
-      }
+      // What a sender wants noticed does not wait for more of its kind.
+      if (armed_ == Armed::kAny ? !moderation_.on() || count_for_event()
+                                : armed_ == Armed::kSolicited && completion.solicited)
+        tell();
       return true;
     }
     overrun_.store(true, std::memory_order_release);
@@ -41,6 +39,33 @@ bool CompletionQueue::complete(const engine::Completion& completion) {
   const std::scoped_lock lock(listeners_mutex_);
   for (OverrunListener* listener : listeners_) listener->overrun(*this);
   return false;
+}
+
+void CompletionQueue::tell() {
+  armed_ = Armed::kNo;
+  waiting_ = 0;
+  if (channel_ != nullptr) channel_->notify(member_);
+}
+
+bool CompletionQueue::count_for_event() {
+  settle_held();
+  if (armed_ == Armed::kNo || channel_ == nullptr) return false;
+  if (++waiting_ == 1) held_->hold(member_, *channel_, moderation_.period);
+  return waiting_ >= moderation_.count && held_->take(member_);
+}
+
+void CompletionQueue::settle_held() {
+  if (waiting_ == 0 || held_->holds(member_)) return;
+  waiting_ = 0;
+  armed_ = Armed::kNo;
+}
+
+void CompletionQueue::moderate(const CqModeration& moderation, HeldEvents& held) {
+  const std::scoped_lock lock(mutex_);
+  settle_held();
+  if (waiting_ != 0 && held_->take(member_)) tell();
+  moderation_ = moderation;
+  held_ = &held;
 }
 
 void CompletionQueue::add_listener(OverrunListener& listener) {
@@ -73,6 +98,7 @@ Result<std::uint32_t> CompletionQueue::take(std::span<engine::Completion> comple
 
 void CompletionQueue::arm(bool solicited_only) {
   const std::scoped_lock lock(mutex_);
+  settle_held();
   if (!solicited_only) {
     armed_ = Armed::kAny;
   } else if (armed_ == Armed::kNo) {
@@ -95,6 +121,8 @@ void CompletionQueue::purge(std::uint32_t qp_number) {
 void CompletionQueue::silence() {
   const std::scoped_lock lock(mutex_);
   armed_ = Armed::kNo;
+  if (held_ != nullptr) held_->take(member_);
+  waiting_ = 0;
   if (channel_ != nullptr) channel_->purge(member_);
 }
 

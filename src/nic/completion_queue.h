@@ -13,6 +13,7 @@
 #include "engine/work.h"
 #include "nic/completion_channel.h"
 #include "nic/event_ledger.h"
+#include "nic/held_events.h"
 #include "nic/objects.h"
 
 namespace verbena::nic {
@@ -47,6 +48,9 @@ class CompletionQueue final : public engine::CompletionSink {
   /// Completions are stamped by a clock that outlives the queue.
   void stamp_by(Host& clock) { clock_ = &clock; }
   void set_overwrites() { overwrites_ = true; }
+  /// From now on an event that was asked for at any completion waits for more of them in `held`,
+  /// which outlives the queue. One that waits already goes out.
+  void moderate(const CqModeration& moderation, HeldEvents& held);
   ~CompletionQueue();
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
@@ -106,10 +110,20 @@ class CompletionQueue final : public engine::CompletionSink {
     first_ = static_cast<std::uint32_t>(first < ring_.size() ? first : first - ring_.size());
   }
 
+  /// What follows is called with the lock held.
+  void tell();
+  /// Counts a completion whose event may wait for more of them; true when it has waited for enough.
+  [[nodiscard]] bool count_for_event();
+  /// Learns whether the event that waited has gone out, and with it what was asked for.
+  void settle_held();
+
   mutable std::mutex mutex_;
   std::pmr::vector<Slot> ring_;
   ProtectionDomain* pd_;
   Host* clock_ = nullptr;
+  CqModeration moderation_{};
+  HeldEvents* held_ = nullptr;  ///< with moderation, now or before
+  std::uint32_t waiting_ = 0;   ///< completions that the event waits with; 0: none waits
   bool overwrites_ = false;
   std::uint32_t first_ = 0;
   /// Written under the lock; read without it by polls of an empty queue.

@@ -72,15 +72,16 @@ void FlowTable::steer(const HeardFrame& frame) {
     const std::uint32_t rank = rank_of(rule);
     if (taken && rank != last_rank && !sniffs) continue;
     if (!matches(rule, frame.headers)) continue;
-    give(frame, *flow->receiver);
+    give(frame, *flow);
     if (sniffs || !rule.takes) continue;
     taken = true;
     last_rank = rank;
   }
 }
 
-void FlowTable::give(const HeardFrame& frame, FrameReceiver& receiver) {
-  if (std::exchange(receiver.last_frame, frames_) != frames_) receiver.receive(frame);
+void FlowTable::give(const HeardFrame& frame, const Flow& flow) {
+  if (std::exchange(flow.receiver->last_frame, frames_) == frames_) return;
+  flow.receiver->receive(frame, flow.rule.tag);
 }
 
 }  // namespace verbena::nic

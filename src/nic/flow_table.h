@@ -25,7 +25,8 @@ struct HeardFrame {
 /// Where frames are steered to.
 class FrameReceiver {
  public:
-  virtual void receive(const HeardFrame& frame) = 0;
+  /// `tag` is that of the rule.
+  virtual void receive(const HeardFrame& frame, std::uint32_t tag) = 0;
 
   std::uint64_t last_frame = 0;  ///< the flow table's note, which keeps a frame from coming twice
 
@@ -55,6 +56,7 @@ struct FlowRule {
   FlowKind kind = FlowKind::kNormal;
   std::uint16_t priority = 0;        ///< the smaller goes first
   bool takes = true;                 ///< false: what matches goes on to later priorities
+  std::uint32_t tag = 0;             ///< what completions say of the frames that it steers
   std::vector<FlowMatch> matches{};  ///< all of them must match; each of a layer of its own
 };
 
@@ -66,8 +68,8 @@ struct Flow {
 };
 
 /// The steering rules of a port (ibv_create_flow(3)). A frame is tried at one priority after the
-/// other. All rules of a priority that match get it, each receiver once; if one of them takes it,
-/// later priorities and the defaults do not.
+/// other. All rules of a priority that match get it, each receiver once, with the tag of the rule
+/// that came first; if one of them takes it, later priorities and the defaults do not.
 ///
 /// Threads: its owner's lock.
 class FlowTable {
@@ -85,7 +87,7 @@ class FlowTable {
   static constexpr std::uint32_t kDefaultRank = 1U << 16;  ///< behind every priority
 
   [[nodiscard]] static std::uint32_t rank_of(const FlowRule& rule);
-  void give(const HeardFrame& frame, FrameReceiver& receiver);
+  void give(const HeardFrame& frame, const Flow& flow);
 
   std::vector<std::unique_ptr<Flow>> flows_;  ///< by rank
   std::uint64_t frames_ = 0;

@@ -11,8 +11,12 @@ namespace {
 
 class Receiver final : public FrameReceiver {
  public:
-  void receive(const HeardFrame&) override { ++frames; }
+  void receive(const HeardFrame&, std::uint32_t tag) override {
+    ++frames;
+    last_tag = tag;
+  }
   int frames = 0;
+  std::uint32_t last_tag = 0;
 };
 
 /// An untagged frame of no known protocol.
@@ -60,6 +64,19 @@ TEST_F(Steering, AllOfAPriorityThatMatchGetItOnceEach) {
   hear(frame(2, 7));
   EXPECT_EQ(a.frames, 1);
   EXPECT_EQ(b.frames, 1);
+}
+
+TEST_F(Steering, TheTagIsThatOfTheRuleThatSteered) {
+  steer_to(a, {.priority = 2, .tag = 5});
+  steer_to(a, {.priority = 1, .takes = false, .tag = 6, .matches = {source(7)}});
+  steer_to(b, {.priority = 2});
+  b.last_tag = 1;
+  hear(frame(2, 8));
+  EXPECT_EQ(a.last_tag, 5u);
+  EXPECT_EQ(b.last_tag, 0u);
+  hear(frame(2, 7));
+  EXPECT_EQ(a.last_tag, 6u);
+  EXPECT_EQ(a.frames, 2);
 }
 
 TEST_F(Steering, ARuleThatDoesNotTakeLetsFramesOn) {

@@ -11,7 +11,8 @@ FramePlacer::FramePlacer(const engine::MemoryLookup& memory, engine::ReceiveSour
   receive_.pieces.reserve(receives.max_pieces());
 }
 
-FramePlacer::Placed FramePlacer::place(ConstBytes frame, engine::Counters& counters) {
+FramePlacer::Placed FramePlacer::place(ConstBytes frame, std::uint32_t tag,
+                                       engine::Counters& counters) {
   switch (receives_.take(receive_, frame.size())) {
     case engine::ReceiveSource::Taken::kFailed:
     case engine::ReceiveSource::Taken::kNone: counters.no_receive.add(1); return Placed::kDropped;
@@ -21,6 +22,7 @@ FramePlacer::Placed FramePlacer::place(ConstBytes frame, engine::Counters& count
     case engine::ReceiveSource::Taken::kYes: break;
   }
   engine::Completion completion{.id = receive_.id,
+                                .tag = tag,
                                 .opcode = engine::CompletionOpcode::kReceive,
                                 .byte_count = static_cast<std::uint32_t>(frame.size()),
                                 .qp_number = number_};

@@ -30,7 +30,7 @@ class FramePlacer {
   FramePlacer(const engine::MemoryLookup& memory, engine::ReceiveSource& receives,
               engine::CompletionSink& completions, std::uint32_t number);
 
-  [[nodiscard]] Placed place(ConstBytes frame, engine::Counters& counters);
+  [[nodiscard]] Placed place(ConstBytes frame, std::uint32_t tag, engine::Counters& counters);
   /// Completes every posted receive with a flush error, unless they are there for others too.
   void flush(engine::Counters& counters);
 

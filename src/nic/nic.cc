@@ -24,6 +24,7 @@ Nic::Impl::Impl(Host& the_host, const NicConfig& the_config,
       config(the_config),
       keys(the_config.limits.max_mr + the_config.limits.max_mw, the_host.random()),
       async_events(std::move(async_notifier)),
+      held_events(the_host),
       device_memory(the_config.limits.max_dm_size),
       pds("protection domains", the_config.limits.max_pd),
       regions("memory regions", the_config.limits.max_mr),
@@ -84,7 +85,8 @@ Result<std::unique_ptr<Nic>> Nic::open(Host& host, const NicConfig& config) {
   std::unique_ptr<Nic> nic(new Nic(std::move(impl)));
   made.wake = [&host, raw = nic.get()] { host.wake(*raw); };
   made.shards.push_back(std::make_unique<Shard>(made.config, std::move(attachment), host.random(),
-                                                made.keys, made.async_events, made.wake));
+                                                made.keys, made.async_events, made.held_events,
+                                                made.wake));
   host.adopt(*nic);
   return nic;
 }

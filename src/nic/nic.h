@@ -131,6 +131,8 @@ class Nic {
                                                    ProtectionDomain* pd = nullptr,
                                                    const CqOptions& options = {});
   [[nodiscard]] Result<void> resize_cq(CompletionQueue* cq, std::uint32_t capacity);
+  /// From now on; an event that waits goes out.
+  void moderate_cq(CompletionQueue* cq, const CqModeration& moderation);
   [[nodiscard]] Result<void> destroy_cq(CompletionQueue* cq);
   [[nodiscard]] std::uint32_t capacity(const CompletionQueue* cq) const;
   void acknowledge(CompletionQueue* cq, std::uint32_t events);
@@ -151,6 +153,9 @@ class Nic {
   [[nodiscard]] Result<void> close_domain(XrcDomain* domain);
 
   [[nodiscard]] Result<SharedReceiveQueue*> create_srq(SrqInit& init, void* cookie);
+  /// Works on the queue's receives that have tags; done when it returns. invalid_argument where it
+  /// has none, else as engine::TagList::add().
+  [[nodiscard]] Result<void> serve(SharedReceiveQueue* srq, TagRequest& request);
   /// Sets what is given: another size, which must hold what is posted, and a limit, at most the
   /// size. Nothing changes on an error.
   [[nodiscard]] Result<void> modify_srq(SharedReceiveQueue* srq,

@@ -14,6 +14,7 @@
 #include "nic/completion_channel.h"
 #include "nic/completion_queue.h"
 #include "nic/device_memory.h"
+#include "nic/held_events.h"
 #include "nic/nic.h"
 #include "nic/null_memory.h"
 #include "nic/object_table.h"
@@ -61,6 +62,9 @@ struct Nic::Impl final : OverrunListener {
   [[nodiscard]] Result<void> settle(QueuePair& qp, const QpInit& init);
   /// Takes that place away.
   void unsettle(QueuePair& qp);
+  /// Ties a receive queue that has a completion queue to it.
+  void join_cq(SharedReceiveQueue& srq);
+  void leave_cq(SharedReceiveQueue& srq);
   /// Gives an XRC receive queue its number, under which the domain's targets find it from now on.
   [[nodiscard]] Result<void> enter_domain(SharedReceiveQueue& srq);
   /// No target takes from it any more.
@@ -76,6 +80,7 @@ struct Nic::Impl final : OverrunListener {
   NicConfig config;
   engine::KeyTable keys;
   AsyncEvents async_events;
+  HeldEvents held_events;
   std::atomic<bool> failed{false};
   DeviceMemoryPool device_memory;
   PollState poll_state;

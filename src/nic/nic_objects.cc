@@ -31,6 +31,22 @@ namespace {
   return uses;
 }
 
+[[nodiscard]] Result<void> check_tags(const SrqInit& init) {
+  if (init.max_tags > kMaxTags)
+    return fail(std::errc::invalid_argument, "more tags than max_num_tags");
+  if (init.max_tags != 0 && init.cq == nullptr)
+    return fail(std::errc::invalid_argument, "a receive queue with tags needs a completion queue");
+  return {};
+}
+
+/// Where receives have tags the send queue is not the program's (rdma-core, tag_matching.md).
+[[nodiscard]] Result<void> check_tag_matching(const QpInit& init) {
+  if (init.srq == nullptr || !init.srq->has_tags()) return {};
+  if (init.type == engine::QpType::kRc && init.max_send_wr == 0) return {};
+  return fail(std::errc::invalid_argument,
+              "tags are matched for RC queue pairs, which send nothing else");
+}
+
 [[nodiscard]] bool is_path_mtu(std::uint32_t mtu) {
   return mtu == 256 || mtu == 512 || mtu == 1024 || mtu == 2048 || mtu == 4096;
 }
@@ -103,7 +119,7 @@ Result<void> Nic::Impl::check_init(const QpInit& init) const {
     return refuse("more gather entries than max_sge");
   }
   if (init.max_inline > limits.max_inline) return refuse("more inline data than the limit");
-  return {};
+  return check_tag_matching(init);
 }
 
 // Protection domains, address handles.
@@ -192,6 +208,10 @@ Result<void> Nic::resize_cq(CompletionQueue* cq, std::uint32_t capacity) {
   return cq->resize(capacity);
 }
 
+void Nic::moderate_cq(CompletionQueue* cq, const CqModeration& moderation) {
+  cq->moderate(moderation, impl_->held_events);
+}
+
 Result<void> Nic::destroy_cq(CompletionQueue* cq) {
   {
     const std::scoped_lock lock(impl_->objects_mutex);
@@ -227,11 +247,13 @@ Result<SharedReceiveQueue*> Nic::create_srq(SrqInit& init, void* cookie) {
     return fail(std::errc::invalid_argument, "more scatter entries than max_srq_sge");
   if (init.domain != nullptr && init.cq == nullptr)
     return fail(std::errc::invalid_argument, "an XRC receive queue needs a completion queue");
+  VERBENA_TRY(check_tags(init));
   auto srq = std::make_unique<SharedReceiveQueue>(init, cookie, impl_->async_events);
   const std::scoped_lock lock(impl_->objects_mutex);
   VERBENA_TRY(impl_->srqs.check_room());
   if (srq->domain() != nullptr) VERBENA_TRY(impl_->enter_domain(*srq));
-  init.max_sge = srq->max_pieces();
+  if (srq->has_tags()) impl_->join_cq(*srq);
+  init.max_sge = srq->attributes().max_sge;
   ++init.pd->uses;
   return impl_->srqs.insert(std::move(srq));
 }
@@ -253,6 +275,7 @@ Result<void> Nic::destroy_srq(SharedReceiveQueue* srq) {
     const std::scoped_lock lock(impl_->objects_mutex);
     if (srq->uses > 0) return busy("queue pairs use the shared receive queue");
     if (srq->domain() != nullptr) impl_->leave_domain(*srq);
+    if (srq->has_tags()) impl_->leave_cq(*srq);
     impl_->async_events.purge(srq->ledger());
   }
   VERBENA_TRY(srq->ledger().settle(impl_->host));
@@ -277,11 +300,12 @@ Result<QueuePair*> Nic::create_qp(QpInit& init, void* cookie) {
   VERBENA_TRY(impl_->qps.check_room());
   QueuePair& qp = *made;
   if (init.receive_cq != nullptr) init.receive_cq->complete_from(qp.home());
+  if (qp.matches_tags()) init.srq->cq()->complete_from(qp.home());
   VERBENA_TRY(impl_->settle(qp, init));
   for (std::uint32_t* uses : uses_of(qp)) ++*uses;
   if (init.pd != nullptr) ++init.pd->uses;
   if (init.domain != nullptr) ++init.domain->uses;
-  const bool sends = init.send_cq != nullptr;
+  const bool sends = init.send_cq != nullptr && !qp.matches_tags();
   const bool receives = sends && init.receive_cq != nullptr && init.srq == nullptr;
   init.max_send_wr = sends ? qp.send_queue().capacity() : 0;
   init.max_send_sge = sends ? qp.send_queue().max_pieces() : 0;

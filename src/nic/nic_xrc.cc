@@ -58,12 +58,11 @@ Result<void> Nic::Impl::enter_domain(SharedReceiveQueue& srq) {
     if (low == 0 || !srq_numbers.insert(number).second) continue;
     srq.number = number;
     srq.cq()->complete_from(receives.home());
-    srq.cq()->add_listener(srq);
+    join_cq(srq);
     shard.run(host.now(), [&] {
       receives.insert(number, {.receives = &srq, .completions = srq.cq(), .pd = srq.pd()->number});
     });
     ++srq.domain()->uses;
-    ++srq.cq()->uses;
     return {};
   }
   return fail(std::errc::not_enough_memory, "all numbers of XRC receive queues are in use");
@@ -71,13 +70,12 @@ Result<void> Nic::Impl::enter_domain(SharedReceiveQueue& srq) {
 
 void Nic::Impl::leave_domain(SharedReceiveQueue& srq) {
   if (srq_numbers.erase(srq.number) == 0) return;  // it was left when its events were waited for
-  srq.cq()->remove_listener(srq);
+  leave_cq(srq);
   XrcReceives& receives = *srq.domain()->receives;
   Shard& shard = *shards[receives.home()];
   shard.run(host.now(), [&] { receives.erase(srq.number); });
   shard.forget(srq, host.now());
   --srq.domain()->uses;
-  --srq.cq()->uses;
 }
 
 std::uint32_t Nic::number(const SharedReceiveQueue* srq) const { return srq->number; }

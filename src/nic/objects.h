@@ -7,6 +7,9 @@
 #include <memory_resource>
 #include <optional>
 
+#include "base/time.h"
+#include "engine/engine.h"
+#include "engine/tag_list.h"
 #include "engine/types.h"
 #include "wire/address.h"
 #include "wire/toeplitz.h"
@@ -98,13 +101,40 @@ struct CqOptions {
   bool overwrites = false;  ///< when full it loses the oldest one, and never overflows
 };
 
+/// How many completions make an event, and how long the first of them waits for the others
+/// (ibv_moderate_cq). It is off while either says no more than one completion does.
+struct CqModeration {
+  std::uint16_t count = 0;
+  Duration period{};
+
+  [[nodiscard]] bool on() const { return count > 1 && period > Duration::zero(); }
+};
+
 /// What a shared receive queue is made with (ibv_srq_init_attr); the granted sizes come back in it.
+/// One with a domain is for XRC, one with tags matches them; a basic one has neither.
 struct SrqInit {
   ProtectionDomain* pd = nullptr;
-  XrcDomain* domain = nullptr;    ///< null: a basic one
-  CompletionQueue* cq = nullptr;  ///< with a domain: for what is received into it
+  XrcDomain* domain = nullptr;
+  CompletionQueue* cq = nullptr;  ///< but for a basic one: for what is received into it
+  std::uint32_t max_tags = 0;     ///< receives with tags, at most kMaxTags; 0: it has none
   std::uint32_t max_wr = 0;
   std::uint32_t max_sge = 0;
+};
+
+/// Bounds of a queue that matches tags.
+inline constexpr std::uint32_t kMaxTags = 1024;
+inline constexpr std::uint32_t kMaxTagPieces = engine::kRendezvousPieces;
+
+/// What is to be done with a queue's receives that have tags (ibv_ops_wr).
+struct TagRequest {
+  enum class Kind : std::uint8_t { kAdd = 0, kDelete = 1, kSync = 2 };
+
+  std::uint64_t id = 0;
+  Kind kind{};
+  bool signaled = false;
+  std::optional<std::uint32_t> handled{};  ///< as engine::TagList::sync()
+  std::uint32_t handle = 0;                ///< comes back from kAdd
+  engine::TaggedReceive receive{};         ///< kAdd
 };
 
 /// What a shared receive queue is now (ibv_srq_attr).

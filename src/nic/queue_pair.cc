@@ -45,6 +45,23 @@ using engine::SendOpcode;
          opcode == SendOpcode::kWriteWithImm || opcode == SendOpcode::kAtomicWrite;
 }
 
+struct SendSizes {
+  std::uint32_t requests;
+  std::uint32_t pieces;
+  std::uint32_t inline_bytes;
+};
+
+/// Rendezvous that one queue pair fetches at a time, or has lined up; the program is left to do
+/// more.
+constexpr std::uint32_t kRendezvous = 32;
+
+/// A queue of size zero is asked for by programs that never post to it; one slot is granted.
+[[nodiscard]] SendSizes send_sizes_of(const QpInit& init) {
+  if (init.srq != nullptr && init.srq->has_tags())
+    return {2 * kRendezvous, engine::kRendezvousPieces, engine::kRendezvousInline};
+  return {std::max(init.max_send_wr, 1U), std::max(init.max_send_sge, 1U), init.max_inline};
+}
+
 /// Where its queues have their memory: a parent domain may say.
 [[nodiscard]] std::pmr::memory_resource* memory_of(const ProtectionDomain* pd) {
   return pd != nullptr ? pd->memory : std::pmr::get_default_resource();
@@ -52,7 +69,6 @@ using engine::SendOpcode;
 
 }  // namespace
 
-// A queue of size zero is asked for by programs that never post to it; one slot is granted.
 QueuePair::QueuePair(const QpInit& init, void* cookie)
     : type_(init.type),
       home_(home_of(init)),
@@ -63,8 +79,8 @@ QueuePair::QueuePair(const QpInit& init, void* cookie)
       receive_cq_(init.receive_cq),
       srq_(init.srq),
       receives_(init.domain != nullptr ? init.domain->receives.get() : nullptr),
-      send_queue_(std::max(init.max_send_wr, 1U), std::max(init.max_send_sge, 1U), init.max_inline,
-                  memory_of(init.pd)),
+      send_queue_(send_sizes_of(init).requests, send_sizes_of(init).pieces,
+                  send_sizes_of(init).inline_bytes, memory_of(init.pd)),
       receive_queue_(std::max(init.max_receive_wr, 1U), std::max(init.max_receive_sge, 1U),
                      init.pd != nullptr ? init.pd->number : 0, memory_of(init.pd)) {
   openings_.emplace_back(cookie, init.domain);
@@ -83,10 +99,15 @@ engine::QpConfig QueuePair::engine_config(std::uint32_t with_number) {
   if (srq_ != nullptr) config.receives = srq_;
   config.send_completions = send_cq_;
   config.receive_completions = receive_cq_;
+  if (!matches_tags()) return config;
+  config.send_completions = &srq_->rendezvous_ends();
+  config.receive_completions = srq_->cq();
+  config.tag_pd = srq_->pd()->number;
   return config;
 }
 
 void QueuePair::purge() {
+  if (matches_tags()) return;
   for (CompletionQueue* cq : {send_cq_, receive_cq_}) {
     if (cq != nullptr) cq->purge(number);
   }
@@ -94,7 +115,8 @@ void QueuePair::purge() {
 
 bool QueuePair::overrun() const {
   const auto overflowed = [](const CompletionQueue* cq) { return cq != nullptr && cq->overrun(); };
-  return overflowed(send_cq_) || overflowed(receive_cq_);
+  return overflowed(send_cq_) || overflowed(receive_cq_) ||
+         (matches_tags() && overflowed(srq_->cq()));
 }
 
 bool QueuePair::refuses_send() const {
@@ -118,6 +140,8 @@ Result<void> QueuePair::check(const engine::SendRequest& request) const {
 
 Result<void> QueuePair::post_send(const engine::SendRequest& request) {
   if (auto checked = check(request); !checked) return checked;
+  if (matches_tags())
+    return fail(std::errc::not_enough_memory, "the send queue is that of the receives with tags");
   const std::scoped_lock lock(send_mutex_);
   if (refuses_send()) {
     return fail(std::errc::invalid_argument, "nothing can be sent before RTS");

@@ -45,7 +45,8 @@ class QueuePair {
   QueuePair& operator=(const QueuePair&) = delete;
 
   /// Copies a request into the send queue. invalid_argument in RESET, INIT and RTR and for requests
-  /// that the type does not know; else as engine::SendQueue::post.
+  /// that the type does not know; not_enough_memory where tags are matched; else as
+  /// engine::SendQueue::post.
   [[nodiscard]] Result<void> post_send(const engine::SendRequest& request);
   /// Copies a request into the receive queue. invalid_argument in RESET, and where receives come
   /// from a shared queue or, XRC, are no business of it; else as engine::ReceiveQueue::post.
@@ -61,7 +62,8 @@ class QueuePair {
   [[nodiscard]] bool refuses_receive() const;
   void set_state(engine::QpState state) { state_.store(state, std::memory_order_release); }
 
-  /// Takes its completions out of its completion queues.
+  /// Takes its completions out of its completion queues. Those of a queue with tags are that
+  /// queue's: its program would lose count of unexpected messages.
   void purge();
   /// One of its completion queues overflowed.
   [[nodiscard]] bool overrun() const;
@@ -82,6 +84,8 @@ class QueuePair {
   [[nodiscard]] CompletionQueue* send_cq() const { return send_cq_; }
   [[nodiscard]] CompletionQueue* receive_cq() const { return receive_cq_; }
   [[nodiscard]] SharedReceiveQueue* srq() const { return srq_; }
+  /// Receives from a queue that has tags, and then has its sends for that.
+  [[nodiscard]] bool matches_tags() const { return srq_ != nullptr && srq_->has_tags(); }
   [[nodiscard]] const XrcReceives* receives() const { return receives_; }
   /// Who holds it; changed with the shard held.
   [[nodiscard]] std::list<Opening>& openings() { return openings_; }

@@ -186,17 +186,17 @@ void RawTransport::complete_send(std::uint64_t id, Status status, std::uint32_t 
 
 // Receiving.
 
-void RawTransport::receive(const HeardFrame& frame) {
-  shard_.run(frame.now, [this, &frame] { place(frame); });
+void RawTransport::receive(const HeardFrame& frame, std::uint32_t tag) {
+  shard_.run(frame.now, [this, &frame, tag] { place(frame, tag); });
 }
 
-void RawTransport::place(const HeardFrame& frame) {
+void RawTransport::place(const HeardFrame& frame, std::uint32_t tag) {
   if (overrun_) enter_error();
   const QpState now = state();
   if (now != QpState::kRtr && now != QpState::kRts && now != QpState::kSqd) return;
   engine::Counters& counters = shard_.counting();
   if (!shard_.up()) return counters.port_down_drops.add(1);
-  if (placer_.place(frame.bytes, counters) != FramePlacer::Placed::kFailed) return;
+  if (placer_.place(frame.bytes, tag, counters) != FramePlacer::Placed::kFailed) return;
   raise(AsyncKind::kQpFatal);
   enter_error();
 }

@@ -56,7 +56,7 @@ class RawTransport final : public FrameReceiver, public OverrunListener {
   /// Sends what was posted, or flushes it.
   void serve(Time now);
 
-  void receive(const HeardFrame& frame) override;
+  void receive(const HeardFrame& frame, std::uint32_t tag) override;
   void overrun(CompletionQueue& cq) override;
 
  private:
@@ -74,7 +74,7 @@ class RawTransport final : public FrameReceiver, public OverrunListener {
   [[nodiscard]] Step next();
   [[nodiscard]] engine::Status gather(const engine::SendWqe& wqe);
   void complete_send(std::uint64_t id, engine::Status status, std::uint32_t size);
-  void place(const HeardFrame& frame);
+  void place(const HeardFrame& frame, std::uint32_t tag);
 
   QueuePair& qp_;
   Shard& shard_;

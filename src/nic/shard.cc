@@ -58,7 +58,8 @@ constexpr int kSendTries = 8;
 }  // namespace
 
 Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
-             engine::MemoryLookup& memory, AsyncEvents& events, std::function<void()> wake)
+             engine::MemoryLookup& memory, AsyncEvents& events, HeldEvents& held_events,
+             std::function<void()> wake)
     : slot_(attachment.slot),
       link_(std::move(attachment.link)),
       membership_(std::move(attachment.membership)),
@@ -66,6 +67,7 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
       icrc_(mode_of(config.icrc)),
       engine_(engine_config(config), memory, *counters_),
       events_(events),
+      held_events_(held_events),
       wake_(std::move(wake)),
       next_number_(static_cast<std::uint32_t>(seed % kNumbers)),
       up_(attachment.port.up) {
@@ -310,6 +312,7 @@ std::size_t Shard::turn(Time now, Acks acks, Receive receive_too) {
   if (receive_too == Receive::kYes) received = receive(now);
   if (alarm_.due(now)) {
     engine_.handle_timeout(now);
+    held_events_.release(now);
     dirty_ = true;
   }
   if (dirty_) send_out(now, acks);
@@ -420,6 +423,7 @@ void Shard::raise_events() {
 void Shard::set_alarm(Time now, Acks acks) {
   link_timeout_ = link_->poll_timeout();
   std::optional<Time> next = earlier(engine_.poll_timeout(), link_timeout_);
+  next = earlier(next, held_events_.next());
   if (engine_.acks_held()) next = earlier(next, now + kHeldAck);
   // Who may hold acknowledgements is expected back soon and goes on itself.
   if (more_) next = earlier(next, acks == Acks::kHold ? now + kHeldAck : now);

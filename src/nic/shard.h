@@ -21,6 +21,7 @@
 #include "nic/async_events.h"
 #include "nic/config.h"
 #include "nic/gate.h"
+#include "nic/held_events.h"
 #include "nic/host.h"
 #include "nic/progress.h"
 #include "nic/queue_pair.h"
@@ -44,7 +45,8 @@ class Shard {
 
   /// `wake` makes the host call progress soon; it is called without the gate.
   Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
-        engine::MemoryLookup& memory, AsyncEvents& events, std::function<void()> wake);
+        engine::MemoryLookup& memory, AsyncEvents& events, HeldEvents& held_events,
+        std::function<void()> wake);
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
 
@@ -146,6 +148,7 @@ class Shard {
   link::IcrcCheck icrc_;
   engine::Engine engine_;
   AsyncEvents& events_;
+  HeldEvents& held_events_;  ///< the NIC's: whichever shard is driven gives out what is due
   std::function<void()> wake_;
   Gate gate_;
   Alarm alarm_;

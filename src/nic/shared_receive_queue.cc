@@ -15,7 +15,12 @@ SharedReceiveQueue::SharedReceiveQueue(const SrqInit& init, void* cookie, AsyncE
       max_sge_(std::max(init.max_sge, 1U)),
       cookie_(cookie),
       events_(events),
-      queue_(make_queue(init.max_wr)) {}
+      tags_(init.max_tags == 0 ? nullptr
+                               : std::make_unique<engine::TagList>(init.max_tags, kMaxTagPieces,
+                                                                   pd_->number, pd_->memory)),
+      queue_(make_queue(init.max_wr)) {
+  if (tags_ != nullptr) rendezvous_ends_.emplace(*cq_);
+}
 
 std::unique_ptr<engine::ReceiveQueue> SharedReceiveQueue::make_queue(std::uint32_t max_wr) const {
   return std::make_unique<engine::ReceiveQueue>(std::max(max_wr, 1U), max_sge_, pd_->number,
@@ -51,13 +56,62 @@ SrqAttributes SharedReceiveQueue::attributes() const {
 
 engine::ReceiveSource::Taken SharedReceiveQueue::take(engine::ReceiveWqe& wqe, std::uint64_t size) {
   if (cq_ != nullptr && cq_->overrun()) return Taken::kFailed;
-  std::unique_lock lock(mutex_);
+  const std::scoped_lock lock(mutex_);
+  return take_oldest(wqe, size);
+}
+
+engine::ReceiveSource::Taken SharedReceiveQueue::take_oldest(engine::ReceiveWqe& wqe,
+                                                             std::uint64_t size) {
   const Taken taken = queue_->take(wqe, size);
-  const bool runs_out = taken == Taken::kYes && queue_->size() < limit_;
-  if (runs_out && !engine::mutant(engine::Mutant::kSharedLimitStays)) limit_ = 0;
-  lock.unlock();
-  if (runs_out) events_.raise({.kind = AsyncKind::kSrqLimitReached, .cookie = cookie_}, &ledger_);
+  if (taken != Taken::kYes || queue_->size() >= limit_) return taken;
+  if (!engine::mutant(engine::Mutant::kSharedLimitStays)) limit_ = 0;
+  events_.raise({.kind = AsyncKind::kSrqLimitReached, .cookie = cookie_}, &ledger_);
   return taken;
+}
+
+// Between the look for a tag and the note that there is none, no receive can be added.
+engine::TagMatcher::Matched SharedReceiveQueue::match(std::uint64_t tag, engine::ReceiveWqe& wqe) {
+  if (cq_->overrun()) return {.taken = Taken::kFailed};
+  const std::scoped_lock lock(mutex_);
+  if (tags_->take(tag, wqe)) return {.taken = Taken::kYes, .expected = true};
+  const Taken taken = take_oldest(wqe, 0);
+  if (taken == Taken::kYes) tags_->note_unexpected();
+  return {.taken = taken};
+}
+
+void SharedReceiveQueue::forget_unexpected() {
+  const std::scoped_lock lock(mutex_);
+  tags_->forget_unexpected();
+}
+
+Result<void> SharedReceiveQueue::serve(TagRequest& request) {
+  using engine::CompletionOpcode;
+  const std::scoped_lock lock(mutex_);
+  if (request.handled) tags_->sync(*request.handled);
+  engine::Completion done{.id = request.id};
+  switch (request.kind) {
+    case TagRequest::Kind::kAdd:
+      request.handle = VERBENA_TRY(tags_->add(request.receive));
+      done.opcode = CompletionOpcode::kTagAdd;
+      break;
+    case TagRequest::Kind::kDelete:
+      if (!tags_->remove(request.handle)) done.status = engine::Status::kTagError;
+      done.opcode = CompletionOpcode::kTagDelete;
+      break;
+    case TagRequest::Kind::kSync: done.opcode = CompletionOpcode::kTagSync; break;
+  }
+  done.sync_required = !tags_->in_step();
+  done.solicited = done.status != engine::Status::kSuccess;
+  if (request.signaled) static_cast<void>(cq_->complete(done));
+  return {};
+}
+
+bool RendezvousEnds::complete(const engine::Completion& completion) {
+  if (completion.opcode != engine::CompletionOpcode::kRead) return true;
+  engine::Completion end = completion;
+  end.opcode = engine::CompletionOpcode::kTagReceive;
+  end.data_valid = completion.status == engine::Status::kSuccess;
+  return cq_.complete(end);
 }
 
 void SharedReceiveQueue::overrun(CompletionQueue&) {

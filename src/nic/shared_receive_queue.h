@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "base/result.h"
 #include "engine/receive_queue.h"
@@ -14,13 +16,29 @@
 
 namespace verbena::nic {
 
+/// What the READs of rendezvous end in: the tagged receives that they were for. What else a queue
+/// pair does for a rendezvous is no business of the program.
+class RendezvousEnds final : public engine::CompletionSink {
+ public:
+  explicit RendezvousEnds(CompletionQueue& cq) : cq_(cq) {}
+  bool complete(const engine::Completion& completion) override;
+
+ private:
+  CompletionQueue& cq_;
+};
+
 /// Receives that many queue pairs take from, in the order in which they were posted, and the limit
-/// below which the program is told that they are running out. An XRC queue, which has a completion
-/// queue, fails with that one.
+/// below which the program is told that they are running out. One that has a completion queue, for
+/// XRC or with tags, fails with that one.
+///
+/// With tags it is what the messages of all its queue pairs meet in: each matches a tag that no
+/// other one gets, or is unexpected.
 ///
 /// Threads: all calls are safe from any thread. Its lock is taken by posters, who hold nothing
 /// else, and by holders of shards.
-class SharedReceiveQueue final : public engine::ReceiveSource, public OverrunListener {
+class SharedReceiveQueue final : public engine::ReceiveSource,
+                                 public engine::TagMatcher,
+                                 public OverrunListener {
  public:
   /// `events` outlives it; `cookie` is what they name.
   SharedReceiveQueue(const SrqInit& init, void* cookie, AsyncEvents& events);
@@ -36,23 +54,40 @@ class SharedReceiveQueue final : public engine::ReceiveSource, public OverrunLis
   [[nodiscard]] Result<void> resize(std::uint32_t max_wr);
   [[nodiscard]] SrqAttributes attributes() const;
 
+  /// Carries out a request at once, with tags only; where it is signalled, its completion comes
+  /// before that of any message which it matters to. As engine::TagList::add(). With the shard of
+  /// the completion queue held.
+  [[nodiscard]] Result<void> serve(TagRequest& request);
+
   Taken take(engine::ReceiveWqe& wqe, std::uint64_t size = 0) override;
-  [[nodiscard]] std::uint32_t max_pieces() const override { return max_sge_; }
+  Matched match(std::uint64_t tag, engine::ReceiveWqe& wqe) override;
+  void forget_unexpected() override;
+  [[nodiscard]] engine::TagMatcher* tags() override { return tags_ != nullptr ? this : nullptr; }
+  [[nodiscard]] std::uint32_t max_pieces() const override {
+    return tags_ != nullptr ? std::max(max_sge_, kMaxTagPieces) : max_sge_;
+  }
   [[nodiscard]] bool shared() const override { return true; }
   void clear() override {}
   void overrun(CompletionQueue& cq) override;
 
   [[nodiscard]] ProtectionDomain* pd() const { return pd_; }
-  /// Of an XRC queue: its domain, its completion queue; null for a basic one.
+  /// Of an XRC queue; else null.
   [[nodiscard]] XrcDomain* domain() const { return domain_; }
+  /// Null for a basic one.
   [[nodiscard]] CompletionQueue* cq() const { return cq_; }
+  [[nodiscard]] bool has_tags() const { return tags_ != nullptr; }
+  /// With tags only.
+  [[nodiscard]] RendezvousEnds& rendezvous_ends() { return *rendezvous_ends_; }
   [[nodiscard]] EventLedger& ledger() { return ledger_; }
 
   std::uint32_t uses = 0;    ///< queue pairs that take from it (under the NIC's object lock)
   std::uint32_t number = 0;  ///< of an XRC queue, given by the NIC
+  bool joined = false;       ///< to its completion queue (likewise)
 
  private:
   [[nodiscard]] std::unique_ptr<engine::ReceiveQueue> make_queue(std::uint32_t max_wr) const;
+  /// With the lock held.
+  Taken take_oldest(engine::ReceiveWqe& wqe, std::uint64_t size);
 
   ProtectionDomain* pd_;
   XrcDomain* domain_;
@@ -61,7 +96,9 @@ class SharedReceiveQueue final : public engine::ReceiveSource, public OverrunLis
   void* cookie_;
   AsyncEvents& events_;
   EventLedger ledger_;
-  mutable std::mutex mutex_;  ///< guards the rest
+  std::optional<RendezvousEnds> rendezvous_ends_{};
+  mutable std::mutex mutex_;  ///< guards the rest, what tags_ points to included
+  std::unique_ptr<engine::TagList> tags_;
   std::unique_ptr<engine::ReceiveQueue> queue_;
   std::uint32_t limit_ = 0;
 };

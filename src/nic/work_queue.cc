@@ -94,13 +94,14 @@ void WorkQueue::enter(State to) {
   cq_->purge(number_);
 }
 
-void WorkQueue::receive(const HeardFrame& frame) {
-  shard_.run(frame.now, [this, &frame] {
+void WorkQueue::receive(const HeardFrame& frame, std::uint32_t tag) {
+  shard_.run(frame.now, [this, &frame, tag] {
     if (overrun_ && state_ == State::kReady) enter(State::kErr);
     if (state_ != State::kReady) return;
     engine::Counters& counters = shard_.counting();
     if (!shard_.up()) return counters.port_down_drops.add(1);
-    if (placer_.place(frame.bytes, counters) == FramePlacer::Placed::kFailed) enter(State::kErr);
+    if (placer_.place(frame.bytes, tag, counters) == FramePlacer::Placed::kFailed)
+      enter(State::kErr);
   });
 }
 
@@ -109,7 +110,7 @@ void WorkQueue::overrun(CompletionQueue&) { overrun_ = true; }
 FrameSpreader::FrameSpreader(const Spreading& spreading)
     : table_(spreading.table), hash_(spreading.key), fields_(spreading.fields) {}
 
-void FrameSpreader::receive(const HeardFrame& frame) {
+void FrameSpreader::receive(const HeardFrame& frame, std::uint32_t tag) {
   std::array<std::byte, wire::Toeplitz::kMaxInput> input{};
   std::size_t size = 0;
   for (const HashedField& field : kHashed) {
@@ -120,7 +121,7 @@ void FrameSpreader::receive(const HeardFrame& frame) {
     size += field.size;
   }
   const std::uint32_t hash = hash_.hash(std::span(input).first(size));
-  table_->queues[hash & (table_->queues.size() - 1)]->receive(frame);
+  table_->queues[hash & (table_->queues.size() - 1)]->receive(frame, tag);
 }
 
 }  // namespace verbena::nic

@@ -38,7 +38,7 @@ class WorkQueue final : public OverrunListener {
   /// invalid_argument when it is not in the state that `from` says, or cannot go where it should.
   [[nodiscard]] Result<void> modify(std::optional<WorkQueueState> from, WorkQueueState to,
                                     Time now);
-  void receive(const HeardFrame& frame);
+  void receive(const HeardFrame& frame, std::uint32_t tag);
   void overrun(CompletionQueue& cq) override;
 
   [[nodiscard]] std::uint32_t number() const { return number_; }
@@ -80,7 +80,7 @@ class FrameSpreader final : public FrameReceiver {
   /// The table outlives it.
   explicit FrameSpreader(const Spreading& spreading);
 
-  void receive(const HeardFrame& frame) override;
+  void receive(const HeardFrame& frame, std::uint32_t tag) override;
   [[nodiscard]] IndirectionTable& table() const { return *table_; }
 
  private:

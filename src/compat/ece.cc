@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is not there yet: ECE. A clean EOPNOTSUPP; foreign objects go on to the library they came
-// from.
+// Enhanced connection establishment: ibv_set_ece(3), ibv_query_ece(3).
+//
+// Both say EOPNOTSUPP: options are named by the IEEE OUI of who defined them, and we have neither,
+// so there is nothing that a peer could be told or asked. The connection manager's library then
+// sends none, and programs go on without.
 #include <cerrno>
 
 #include "compat/objects.h"
@@ -24,15 +27,6 @@ VERBENA_EXPORT int ibv_set_ece(ibv_qp* qp, ibv_ece* ece) {
 VERBENA_EXPORT int ibv_query_ece(ibv_qp* qp, ibv_ece* ece) {
   if (!is_ours(qp->context)) return real::call<"ibv_query_ece">(&ibv_query_ece, qp, ece);
   return refused();
-}
-
-// Tells whether data arrive in order: 0 is "no promise", which is always right
-// (ibv_query_qp_data_in_order(3)).
-VERBENA_EXPORT int ibv_query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode op, uint32_t flags) {
-  if (!is_ours(qp->context)) {
-    return real::call<"ibv_query_qp_data_in_order">(&ibv_query_qp_data_in_order, qp, op, flags);
-  }
-  return 0;
 }
 
 }  // namespace verbena::compat
