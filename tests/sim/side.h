@@ -74,9 +74,13 @@ class Side final : public ReceiveTaker {
     std::optional<std::size_t> shared{};  ///< the shared queue that our receives come from
   };
 
-  // side_setup.cc: life
+  // side_agree.cc
   void agree();
   void agree_retries(Terms& terms, bool lossy);
+  void agree_receives(Terms& terms);
+  void agree_patience();
+
+  // side_setup.cc
   void create();
   void try_wrong_things_in_init();
   void connect();
@@ -84,12 +88,14 @@ class Side final : public ReceiveTaker {
   void to_rts();
   void make_zone();
   void drop_zone();
+  void check_state(ibv_qp_state expected);
+
+  // side_ending.cc
   void drain();
   void take_flushed();
   void finish_epoch();
   void resolve();
   void tear_down();
-  void check_state(ibv_qp_state expected);
   [[nodiscard]] bool may_close() const;
   void check_deadlines();
   [[nodiscard]] Duration patience() const;
@@ -126,8 +132,6 @@ class Side final : public ReceiveTaker {
   void drain_send_queue();
 
   // side_receives.cc
-  void agree_receives(Terms& terms);
-  void agree_patience();
   bool post_receives();
   void post_receive();
   void refuse_own_receive();

@@ -184,26 +184,8 @@ void Side::fail_receive(const ReceiveWork& work, ibv_wc_status status) {
 
 // From a shared queue.
 
-/// Whether the epoch's receives come from a shared queue, which has a length of its own.
-void Side::agree_receives(Terms& terms) {
-  const std::uint32_t queues = world_.plan().shared_queues;
-  if (queues == 0) return;
-  if (!reuse_) {
-    terms.shared.reset();
-    if (random().below(3) != 0) terms.shared = random().below(queues);
-  }
-  if (terms.shared) terms.receive_size = process_.shared_receives(*terms.shared).longest();
-}
-
 /// To be asked for only when there is one.
 SharedReceives& Side::shared() const { return process_.shared_receives(terms_.shared.value_or(0)); }
-
-/// One end's messages may use up what another's need: who sends to it has all patience.
-void Side::agree_patience() {
-  if (!peer_->terms_.shared) return;
-  terms_.prompt = false;
-  terms_.rnr_retry = 7;
-}
 
 std::size_t Side::may_hold() const {
   const std::uint64_t begun = world_.checker().messages_begun(process_.address(), qp_number_);

@@ -5,19 +5,19 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "sim/side.h"
 
-// The life of a connection's end: made, connected, drained, ended, made again.
+// The life of a connection's end up to where it is connected.
 
 namespace verbena::sim {
 namespace {
 
-constexpr std::uint32_t kPsnMask = 0xFFFFFF;
-constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                           IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-constexpr int kZoneAccess = kAllAccess | IBV_ACCESS_MW_BIND;
+constexpr int kZoneAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                            IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                            IBV_ACCESS_MW_BIND;
 
 ibv_mtu to_enum(std::uint32_t mtu) {
   switch (mtu) {
@@ -88,68 +88,6 @@ bool Side::step() {
 }
 
 // Beginning.
-
-/// What both sides agree on; the first one to begin an epoch does it for both.
-void Side::agree() {
-  connection_.closing = connection_.broken = connection_.silent = connection_.resolved = false;
-  ++connection_.epoch;
-  ++world_.counters().epochs;
-  constexpr std::array<std::uint32_t, 5> kMtus = {256, 512, 1024, 2048, 4096};
-  const std::size_t mtus = world_.plan().port_mtu == 1024 ? 3 : 5;
-  const std::uint32_t mtu = kMtus[random().below(mtus)];
-  const bool lossy = world_.plan().loses() || world_.plan().disturbance.reorder_ppm != 0 ||
-                     world_.plan().disturbance.delay_ppm != 0;
-  for (Side* side : connection_.sides) {
-    Terms terms;
-    if (!side->reuse_) {
-      constexpr std::array<std::uint32_t, 5> kDepths = {2, 4, 8, 16, 33};
-      terms.send_depth = kDepths[random().below(kDepths.size())];
-      terms.receive_depth = kDepths[random().below(kDepths.size())];
-      terms.send_sge = static_cast<std::uint32_t>(random().between(1, 5));
-      terms.receive_sge = static_cast<std::uint32_t>(random().between(1, 5));
-      terms.inline_size = static_cast<std::uint32_t>(random().below(3) * 100);
-      terms.signal_all = random().below(6) == 0;
-    } else {
-      terms = side->terms_;
-    }
-    agree_retries(terms, lossy);
-    terms.max_rd_atomic = static_cast<std::uint8_t>(random().between(1, 8));
-    terms.receive_size = static_cast<std::uint32_t>(random().between(1, 24 << 10));
-    terms.lazy = random().below(3) == 0;
-    terms.unsignaled_ppm = static_cast<std::uint32_t>(random().below(4) * 250'000);
-    terms.access = kAllAccess;
-    if (random().below(4) == 0) {
-      constexpr std::array kRights = {IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_READ,
-                                      IBV_ACCESS_REMOTE_ATOMIC};
-      terms.access &= ~static_cast<std::uint32_t>(kRights[random().below(kRights.size())]);
-    }
-    side->agree_receives(terms);
-    side->terms_ = terms;
-    side->mtu_ = mtu;
-    // Often so near the end of the PSNs that they wrap.
-    side->sq_psn_ = static_cast<std::uint32_t>(
-        random().below(2) == 0 ? kPsnMask - random().below(200) : random().below(kPsnMask + 1));
-    side->epoch_limit_ = static_cast<std::uint32_t>(random().between(40, 400));
-  }
-  for (Side* side : connection_.sides) side->agree_patience();
-}
-
-void Side::agree_retries(Terms& terms, bool lossy) {
-  terms.prompt = random().below(2) == 0;
-  terms.rnr_retry = 7;
-  if (terms.prompt && random().below(2) == 0) {
-    terms.rnr_retry = static_cast<std::uint8_t>(random().below(7));
-  }
-  terms.min_rnr_timer = static_cast<std::uint8_t>(random().between(1, 12));
-  terms.timeout = static_cast<std::uint8_t>(random().between(5, 13));
-  terms.retry_count = 7;
-  if (!lossy) {
-    terms.retry_count = static_cast<std::uint8_t>(random().between(1, 7));
-    if (random().below(8) == 0) terms.timeout = 0;
-  } else if (!world_.plan().gentle) {
-    terms.retry_count = static_cast<std::uint8_t>(random().between(2, 7));
-  }
-}
 
 void Side::create() {
   if (peer_->state_ == State::kDown) agree();
@@ -337,151 +275,6 @@ void Side::check_state(ibv_qp_state expected) {
     fail(fmt::format("the queue pair's state is {}, must be {}", static_cast<int>(attr.qp_state),
                      static_cast<int>(expected)));
   }
-}
-
-// Ending.
-
-bool Side::may_close() const {
-  return sends_.empty() && peer_->sends_.empty() && inbound_.empty() && peer_->inbound_.empty();
-}
-
-/// How long a requester goes on at most: a time-out lasts between T and 4 T.
-Duration Side::patience() const {
-  const Duration timeout =
-      std::max(Duration(std::int64_t{4096} << terms_.timeout), world_.plan().min_ack_timeout);
-  return 4 * (terms_.retry_count + 3) * timeout + Duration(50'000'000);
-}
-
-/// The peer is out of reach from now on: retries run out, or the program hears of it in the end.
-void Side::lose_peer() {
-  if (state_ != State::kReady && state_ != State::kInit) return;
-  told_at_ = world_.now() + patience();
-}
-
-/// What must have happened by now.
-void Side::check_deadlines() {
-  const Time now = world_.now();
-  if (now < world_.scheduler().paused_until(process_.index()) + Duration(2'000'000)) return;
-  if (connection_.broken) return;
-  if (!notifies_.empty() && notifies_.front().until < now && !connection_.silent) {
-    fail(fmt::format("message {} completed at the sender, and no event came here",
-                     notifies_.front().number));
-  }
-  const bool times_out = terms_.timeout != 0;
-  if (connection_.silent && told_at_ != Time{} && now > told_at_) {
-    // Unsignalled requests at the end may have succeeded before and tell nothing.
-    const bool waits = std::ranges::any_of(sends_, [&](const SendWork& work) {
-      return (work.signaled || terms_.signal_all) && work.posted + patience() < now;
-    });
-    if (times_out && waits) fail("the peer is silent, and retries are not exhausted");
-    connection_.broken = true;
-  }
-  // RNR waits and naps of the peer's program come on top.
-  if (doomed_ && !failed_ && times_out &&
-      now > doomed_since_ + patience() + Duration(2'000'000'000)) {
-    fail(fmt::format("'{}' was to fail with {}, and did not", to_string(misdeed_),
-                     status_name(expected_error_)));
-  }
-}
-
-/// The connection is broken: whatever is posted must be flushed.
-void Side::drain() {
-  ibv_qp_attr attr{};
-  attr.qp_state = IBV_QPS_ERR;
-  say("ends with {} sends and {} receives posted", sends_.size(), receives_.size());
-  if (const int status = ibv_modify_qp(qp_, &attr, IBV_QP_STATE); status != 0) {
-    fail(fmt::format("to ERR: {}", std::strerror(status)));
-  }
-  check_state(IBV_QPS_ERR);
-  state_ = State::kDraining;
-}
-
-/// Since the queue pair went to ERR everything that was posted has completed.
-void Side::take_flushed() {
-  process_.poll_all();
-  // Unsignalled requests that succeeded before it tell nothing.
-  while (!sends_.empty() && !failed_ && !sends_.front().signaled && !terms_.signal_all) {
-    SendWork work = std::move(sends_.front());
-    sends_.pop_front();
-    succeed(work);
-  }
-  if (!sends_.empty() || !receives_.empty()) fail("posted requests were not flushed");
-}
-
-void Side::finish_epoch() {
-  if (!connection_.resolved) {
-    resolve();
-    peer_->resolve();
-    connection_.resolved = true;
-    const Plan& plan = world_.plan();
-    connection_.calm_at = world_.now() + 2 * (plan.network.latency + plan.network.jitter) +
-                          plan.disturbance.longest_delay + Duration(1'200'000);
-    if (connection_.silent) world_.mend(process_.index(), peer_->process_.index());
-  }
-  if (world_.now() < connection_.calm_at ||
-      !world_.network().quiet(process_.address(), peer_->process_.address())) {
-    return;
-  }
-  check_last_receive();
-  tear_down();
-}
-
-/// Both queue pairs are in ERR and everything has completed: what may have happened has.
-void Side::resolve() {
-  if (!inbound_.empty() && inbound_.front().number <= peer_->last_success_) {
-    fail(fmt::format("message {} completed at its sender, and was never received",
-                     inbound_.front().number));
-  }
-  inbound_.clear();
-  if (!zone_) return;
-  if (const auto wrong = zone_->check(peer_->never_from_)) fail(*wrong);
-  zone_->adopt();
-}
-
-void Side::tear_down() {
-  world_.checker().close(process_.address(), qp_number_);
-  if (qp_ != nullptr) {
-    if (random().below(2) == 0 && !world_.winding_up()) {
-      ibv_qp_attr attr{};
-      attr.qp_state = IBV_QPS_RESET;
-      if (ibv_modify_qp(qp_, &attr, IBV_QP_STATE) != 0) fail("to RESET failed");
-      check_state(IBV_QPS_RESET);
-      reuse_ = true;
-    } else {
-      destroy();
-    }
-  }
-  receives_.clear();  // those of a queue pair in INIT never complete
-  drop_zone();
-  state_ = State::kDown;
-}
-
-void Side::destroy() {
-  if (qp_ == nullptr) return;
-  if (const int status = ibv_destroy_qp(qp_); status != 0) {
-    fail(fmt::format("ibv_destroy_qp: {}", std::strerror(status)));
-  }
-  process_.leave(qp_number_);
-  if (terms_.shared) shared().detach(*this);
-  qp_ = nullptr;
-}
-
-void Side::crash() {
-  if (state_ == State::kReady || state_ == State::kDraining || state_ == State::kInit) {
-    connection_.silent = true;
-    peer_->lose_peer();
-    state_ = State::kDrained;
-  }
-  world_.checker().close(process_.address(), qp_number_);
-  for (const SendWork& work : sends_) note_change(work, Word::Change::Known::kMaybe);
-  sends_.clear();
-  receives_.clear();
-  inbound_.clear();
-  notifies_.clear();
-  destroy();
-  reuse_ = false;
-  drop_zone();
-  if (connection_.resolved || peer_->state_ == State::kDown) state_ = State::kDown;
 }
 
 }  // namespace verbena::sim
