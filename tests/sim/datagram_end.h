@@ -38,7 +38,9 @@ class DatagramEnd final : public ReceiveTaker {
   void close(bool crashed);
   [[nodiscard]] std::uint32_t number() const { return qp_number_; }
   [[nodiscard]] std::uint32_t qkey() const { return qkey_; }
-  [[nodiscard]] std::size_t may_hold() const override { return expected_.size(); }
+  [[nodiscard]] std::size_t may_hold(const SharedReceives&) const override {
+    return expected_.size();
+  }
   [[nodiscard]] std::size_t must_hold() const override;
 
  private:

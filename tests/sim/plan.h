@@ -49,6 +49,7 @@ struct Plan {
   std::vector<ConnectionPlan> connections{};
   std::uint32_t datagram_pairs = 0;    ///< UD queue pairs in each process
   std::uint32_t shared_queues = 0;     ///< shared receive queues in each process
+  std::uint32_t numbered_queues = 0;   ///< XRC receive queues in each process
   std::uint32_t unreliable_pairs = 0;  ///< UC connections
   bool windows = false;                ///< memory windows over what peers reach
   std::uint32_t misdeed_ppm = 4'000;   ///< of operations, those that are wrong on purpose

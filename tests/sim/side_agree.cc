@@ -25,6 +25,7 @@ void Side::agree() {
   const std::uint32_t mtu = kMtus[random().below(mtus)];
   const bool lossy = world_.plan().loses() || world_.plan().disturbance.reorder_ppm != 0 ||
                      world_.plan().disturbance.delay_ppm != 0;
+  const bool extended = agree_transport();
   for (Side* side : connection_.sides) {
     Terms terms;
     if (!side->reuse_) {
@@ -49,6 +50,7 @@ void Side::agree() {
                                       IBV_ACCESS_REMOTE_ATOMIC};
       terms.access &= ~static_cast<std::uint32_t>(kRights[random().below(kRights.size())]);
     }
+    terms.extended = extended;
     side->agree_receives(terms);
     side->terms_ = terms;
     side->mtu_ = mtu;
@@ -58,6 +60,14 @@ void Side::agree() {
     side->epoch_limit_ = static_cast<std::uint32_t>(random().between(40, 400));
   }
   for (Side* side : connection_.sides) side->agree_patience();
+}
+
+/// Whether the epoch is one of XRC. A queue pair that is used again stays what it is.
+bool Side::agree_transport() {
+  for (const Side* side : connection_.sides) {
+    if (side->reuse_) return side->terms_.extended;
+  }
+  return world_.plan().numbered_queues != 0 && random().below(2) == 0;
 }
 
 void Side::agree_retries(Terms& terms, bool lossy) {
@@ -79,6 +89,13 @@ void Side::agree_retries(Terms& terms, bool lossy) {
 
 /// Whether the epoch's receives come from a shared queue, which has a length of its own.
 void Side::agree_receives(Terms& terms) {
+  if (terms.extended) {
+    const auto shorter = [](const SharedReceives* one, const SharedReceives* other) {
+      return one->longest() < other->longest();
+    };
+    terms.receive_size = std::ranges::min(process_.numbered(), shorter)->longest();
+    return;
+  }
   const std::uint32_t queues = world_.plan().shared_queues;
   if (queues == 0) return;
   if (!reuse_) {
@@ -90,7 +107,7 @@ void Side::agree_receives(Terms& terms) {
 
 /// One end's messages may use up what another's need: who sends to it has all patience.
 void Side::agree_patience() {
-  if (!peer_->terms_.shared) return;
+  if (!peer_->terms_.shared && !peer_->terms_.extended) return;
   terms_.prompt = false;
   terms_.rnr_retry = 7;
 }

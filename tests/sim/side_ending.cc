@@ -59,10 +59,12 @@ void Side::drain() {
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_ERR;
   say("ends with {} sends and {} receives posted", sends_.size(), receives_.size());
-  if (const int status = ibv_modify_qp(qp_, &attr, IBV_QP_STATE); status != 0) {
-    fail(fmt::format("to ERR: {}", std::strerror(status)));
+  for (ibv_qp* const qp : queue_pairs()) {
+    if (const int status = ibv_modify_qp(qp, &attr, IBV_QP_STATE); status != 0) {
+      fail(fmt::format("to ERR: {}", std::strerror(status)));
+    }
+    check_state(qp, IBV_QPS_ERR);
   }
-  check_state(IBV_QPS_ERR);
   state_ = State::kDraining;
 }
 
@@ -109,13 +111,15 @@ void Side::resolve() {
 }
 
 void Side::tear_down() {
-  world_.checker().close(process_.address(), qp_number_);
+  forget_flows();
   if (qp_ != nullptr) {
     if (random().below(2) == 0 && !world_.winding_up()) {
       ibv_qp_attr attr{};
       attr.qp_state = IBV_QPS_RESET;
-      if (ibv_modify_qp(qp_, &attr, IBV_QP_STATE) != 0) fail("to RESET failed");
-      check_state(IBV_QPS_RESET);
+      for (ibv_qp* const qp : queue_pairs()) {
+        if (ibv_modify_qp(qp, &attr, IBV_QP_STATE) != 0) fail("to RESET failed");
+        check_state(qp, IBV_QPS_RESET);
+      }
       reuse_ = true;
     } else {
       destroy();
@@ -126,14 +130,22 @@ void Side::tear_down() {
   state_ = State::kDown;
 }
 
+void Side::forget_flows() {
+  world_.checker().close(process_.address(), qp_number_);
+  world_.checker().close(process_.address(), target_number_);
+}
+
 void Side::destroy() {
-  if (qp_ == nullptr) return;
-  if (const int status = ibv_destroy_qp(qp_); status != 0) {
-    fail(fmt::format("ibv_destroy_qp: {}", std::strerror(status)));
+  for (ibv_qp* const qp : queue_pairs()) {
+    const std::uint32_t number = qp->qp_num;
+    if (const int status = ibv_destroy_qp(qp); status != 0) {
+      fail(fmt::format("ibv_destroy_qp: {}", std::strerror(status)));
+    }
+    process_.leave(number);
   }
-  process_.leave(qp_number_);
-  if (terms_.shared) shared().detach(*this);
-  qp_ = nullptr;
+  if (qp_ != nullptr && terms_.shared) shared().detach(*this);
+  if (qp_ != nullptr && terms_.extended) leave_numbered();
+  qp_ = target_ = nullptr;
 }
 
 void Side::crash() {
@@ -142,7 +154,7 @@ void Side::crash() {
     peer_->lose_peer();
     state_ = State::kDrained;
   }
-  world_.checker().close(process_.address(), qp_number_);
+  forget_flows();
   for (const SendWork& work : sends_) note_change(work, Word::Change::Known::kMaybe);
   sends_.clear();
   receives_.clear();

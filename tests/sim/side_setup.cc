@@ -16,8 +16,7 @@ namespace verbena::sim {
 namespace {
 
 constexpr int kZoneAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                            IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                            IBV_ACCESS_MW_BIND;
+                            IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
 
 ibv_mtu to_enum(std::uint32_t mtu) {
   switch (mtu) {
@@ -91,8 +90,26 @@ bool Side::step() {
 
 void Side::create() {
   if (peer_->state_ == State::kDown) agree();
+  begin_epoch();
+  if (!reuse_) make_queue_pairs();
+  reuse_ = false;
+  for (const ibv_qp* qp : queue_pairs()) process_.forget_events(qp->qp_num);
+  name_ = fmt::format("{}/{}.{}", process_.name(), connection_.epoch, which_);
+  world_.trace().mix_all(world_.now().time_since_epoch().count(), qp_number_);
+  make_zone();
+  to_init();
+  say("created: qp {:#08x}{}, psn {}, mtu {}, depths {} {}, retry {} rnr {} timeout {}, rd {}{}{}",
+      qp_number_, terms_.extended ? fmt::format(" target {:#08x}", target_number_) : "", sq_psn_,
+      mtu_, terms_.send_depth, terms_.receive_depth, terms_.retry_count, terms_.rnr_retry,
+      terms_.timeout, terms_.max_rd_atomic, terms_.lazy ? ", lazy" : "",
+      terms_.prompt ? ", prompt" : "");
+  state_ = State::kInit;
+  if (random().below(4) == 0) try_wrong_things_in_init();
+}
+
+void Side::begin_epoch() {
   next_number_ = 1;
-  received_ = 0;
+  received_.clear();
   next_psn_ = sq_psn_;
   last_success_ = 0;
   never_from_ = std::numeric_limits<std::uint64_t>::max();
@@ -103,56 +120,70 @@ void Side::create() {
   receives_at_ = told_at_ = {};
   draining_send_queue_ = false;
   notifies_.clear();
-  if (!reuse_) {
-    // Not before: the process may have begun anew, with fewer queues, since the two agreed.
-    terms_.send_cq = random().below(process_.cq_count());
-    terms_.receive_cq = random().below(process_.cq_count());
-    if (process_.notice(terms_.send_cq) == Notice::kSolicited) terms_.send_cq = 0;
-    ibv_qp_init_attr init{};
-    init.qp_type = IBV_QPT_RC;
-    init.send_cq = process_.cq(terms_.send_cq);
-    init.recv_cq = process_.cq(terms_.receive_cq);
-    init.cap = {.max_send_wr = terms_.send_depth,
-                .max_recv_wr = terms_.receive_depth,
-                .max_send_sge = terms_.send_sge,
-                .max_recv_sge = terms_.receive_sge,
-                .max_inline_data = terms_.inline_size};
-    init.sq_sig_all = terms_.signal_all ? 1 : 0;
-    if (terms_.shared) init.srq = shared().queue();
-    qp_ = ibv_create_qp(process_.pd(), &init);
-    if (qp_ == nullptr) fail("ibv_create_qp failed: " + std::string(std::strerror(errno)));
-    const std::uint32_t receives = terms_.shared ? 0 : terms_.receive_depth;
-    if (init.cap.max_send_wr < terms_.send_depth || init.cap.max_recv_wr < receives) {
-      fail("ibv_create_qp granted less than was asked for");
-    }
-    qp_number_ = qp_->qp_num;
-    process_.enter(qp_number_, *this);
-    if (terms_.shared) shared().attach(*this);
-    check_state(IBV_QPS_RESET);
+}
+
+void Side::make_queue_pairs() {
+  // Not before: the process may have begun anew, with fewer queues, since the two agreed.
+  terms_.send_cq = random().below(process_.cq_count());
+  terms_.receive_cq = random().below(process_.cq_count());
+  if (process_.notice(terms_.send_cq) == Notice::kSolicited) terms_.send_cq = 0;
+  if (terms_.extended) {
+    make_extended_pair();
+    ++world_.counters().extended;
+  } else {
+    make_own_pair();
+  }
+  qp_number_ = qp_->qp_num;
+  target_number_ = target_->qp_num;
+  for (ibv_qp* const qp : queue_pairs()) {
+    process_.enter(qp->qp_num, *this);
+    check_state(qp, IBV_QPS_RESET);
     ibv_recv_wr wr{};
     ibv_recv_wr* bad = nullptr;
-    if (ibv_post_recv(qp_, &wr, &bad) != EINVAL) fail("a receive was taken in RESET");
+    if (ibv_post_recv(qp, &wr, &bad) != EINVAL) fail("a receive was taken in RESET");
   }
-  reuse_ = false;
-  process_.forget_events(qp_number_);
-  name_ = fmt::format("{}/{}.{}", process_.name(), connection_.epoch, which_);
-  world_.trace().mix_all(world_.now().time_since_epoch().count(), qp_number_);
-  make_zone();
-  ibv_qp_attr attr{};
-  attr.qp_state = IBV_QPS_INIT;
-  attr.port_num = 1;
-  attr.qp_access_flags = terms_.access;
-  const int wrong = ibv_modify_qp(qp_, &attr, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-  if (wrong != EINVAL) fail("RESET to INIT went without a P_Key index");
-  const int status = ibv_modify_qp(
-      qp_, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-  if (status != 0) fail(fmt::format("RESET to INIT: {}", std::strerror(status)));
-  say("created: qp {:#08x}, psn {}, mtu {}, depths {} {}, retry {} rnr {} timeout {}, rd {}{}{}",
-      qp_number_, sq_psn_, mtu_, terms_.send_depth, terms_.receive_depth, terms_.retry_count,
-      terms_.rnr_retry, terms_.timeout, terms_.max_rd_atomic, terms_.lazy ? ", lazy" : "",
-      terms_.prompt ? ", prompt" : "");
-  state_ = State::kInit;
-  if (random().below(4) == 0) try_wrong_things_in_init();
+}
+
+/// One for both directions.
+void Side::make_own_pair() {
+  ibv_qp_init_attr init{};
+  init.qp_type = IBV_QPT_RC;
+  init.send_cq = process_.cq(terms_.send_cq);
+  init.recv_cq = process_.cq(terms_.receive_cq);
+  init.cap = {.max_send_wr = terms_.send_depth,
+              .max_recv_wr = terms_.receive_depth,
+              .max_send_sge = terms_.send_sge,
+              .max_recv_sge = terms_.receive_sge,
+              .max_inline_data = terms_.inline_size};
+  init.sq_sig_all = terms_.signal_all ? 1 : 0;
+  if (terms_.shared) init.srq = shared().queue();
+  qp_ = target_ = ibv_create_qp(process_.pd(), &init);
+  if (qp_ == nullptr) fail("ibv_create_qp failed: " + std::string(std::strerror(errno)));
+  const std::uint32_t receives = terms_.shared ? 0 : terms_.receive_depth;
+  if (init.cap.max_send_wr < terms_.send_depth || init.cap.max_recv_wr < receives) {
+    fail("ibv_create_qp granted less than was asked for");
+  }
+  if (terms_.shared) shared().attach(*this);
+}
+
+std::vector<ibv_qp*> Side::queue_pairs() const {
+  if (qp_ == nullptr) return {};
+  if (qp_ == target_) return {qp_};
+  return {qp_, target_};
+}
+
+void Side::to_init() {
+  for (ibv_qp* const qp : queue_pairs()) {
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_INIT;
+    attr.port_num = 1;
+    attr.qp_access_flags = terms_.access;
+    const int wrong = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    if (wrong != EINVAL) fail("RESET to INIT went without a P_Key index");
+    const int status = ibv_modify_qp(
+        qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    if (status != 0) fail(fmt::format("RESET to INIT: {}", std::strerror(status)));
+  }
 }
 
 void Side::try_wrong_things_in_init() {
@@ -166,8 +197,8 @@ void Side::try_wrong_things_in_init() {
   const int mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT |
                    IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT;
   if (ibv_modify_qp(qp_, &attr, mask) != EINVAL) fail("INIT went to RTS");
-  check_state(IBV_QPS_INIT);
-  if (terms_.shared) return refuse_own_receive();
+  check_state(qp_, IBV_QPS_INIT);
+  if (terms_.shared || terms_.extended) return refuse_own_receive();
   // Nothing takes receives here, so the queue can be filled.
   while (receives_.size() < terms_.receive_depth) post_receive();
   std::vector<ibv_sge> pieces(terms_.receive_sge + 40);
@@ -212,29 +243,42 @@ void Side::drop_zone() {
 
 void Side::connect() {
   to_rtr();
-  world_.checker().open(
-      {.local = process_.address(),
-       .local_qp = qp_number_,
-       .peer = peer_->process_.address(),
-       .peer_qp = peer_->qp_number_,
-       .rq_psn = peer_->sq_psn_,
-       .sq_psn = sq_psn_,
-       .mtu = mtu_,
-       .max_rd_atomic = std::min(terms_.max_rd_atomic, peer_->terms_.max_rd_atomic),
-       .rnr_retry = terms_.rnr_retry,
-       .shares = terms_.shared.has_value()});
-  if (!terms_.lazy && !terms_.shared) {
+  watch();
+  if (!terms_.lazy && !terms_.shared && !terms_.extended) {
     while (receives_.size() < terms_.receive_depth) post_receive();
   }
   to_rts();
   state_ = State::kReady;
+  if (terms_.extended && random().below(4) == 0) try_wrong_things_extended();
+}
+
+/// From now on the wire's checker knows the connection.
+void Side::watch() {
+  FlowSpec spec{.local = process_.address(),
+                .local_qp = qp_number_,
+                .peer = peer_->process_.address(),
+                .peer_qp = peer_->target_number_,
+                .rq_psn = peer_->sq_psn_,
+                .sq_psn = sq_psn_,
+                .mtu = mtu_,
+                .max_rd_atomic = std::min(terms_.max_rd_atomic, peer_->terms_.max_rd_atomic),
+                .rnr_retry = terms_.rnr_retry,
+                .shares = terms_.shared.has_value() || terms_.extended,
+                .extended = terms_.extended};
+  world_.checker().open(spec);
+  if (target_ == qp_) return;
+  spec.local_qp = target_number_;
+  spec.peer_qp = peer_->qp_number_;
+  world_.checker().open(spec);
 }
 
 void Side::to_rtr() {
+  constexpr int kMask =
+      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+  constexpr int kTargetMask = kMask | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = to_enum(mtu_);
-  attr.dest_qp_num = peer_->qp_number_;
   attr.rq_psn = peer_->sq_psn_;
   // The peer asks for no more than its own limit, which may be below ours.
   attr.max_dest_rd_atomic = std::min(terms_.max_rd_atomic, peer_->terms_.max_rd_atomic);
@@ -244,14 +288,16 @@ void Side::to_rtr() {
   attr.ah_attr.grh.hop_limit = 64;
   const wire::Address peer = peer_->process_.address();
   std::memcpy(attr.ah_attr.grh.dgid.raw, peer.gid.data(), peer.gid.size());
-  const int status =
-      ibv_modify_qp(qp_, &attr,
-                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-  if (status != 0) fail(fmt::format("INIT to RTR: {}", std::strerror(status)));
+  for (ibv_qp* const qp : queue_pairs()) {
+    attr.dest_qp_num = qp == qp_ ? peer_->target_number_ : peer_->qp_number_;
+    const int status = ibv_modify_qp(qp, &attr, qp == target_ ? kTargetMask : kMask);
+    if (status != 0) fail(fmt::format("INIT to RTR: {}", std::strerror(status)));
+  }
 }
 
 void Side::to_rts() {
+  constexpr int kMask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT;
+  constexpr int kSenderMask = kMask | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RTS;
   attr.sq_psn = sq_psn_;
@@ -259,17 +305,16 @@ void Side::to_rts() {
   attr.retry_cnt = terms_.retry_count;
   attr.rnr_retry = terms_.rnr_retry;
   attr.max_rd_atomic = std::min(terms_.max_rd_atomic, peer_->terms_.max_rd_atomic);
-  const int status =
-      ibv_modify_qp(qp_, &attr,
-                    IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                        IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
-  if (status != 0) fail(fmt::format("RTR to RTS: {}", std::strerror(status)));
+  for (ibv_qp* const qp : queue_pairs()) {
+    const int status = ibv_modify_qp(qp, &attr, qp == qp_ ? kSenderMask : kMask);
+    if (status != 0) fail(fmt::format("RTR to RTS: {}", std::strerror(status)));
+  }
 }
 
-void Side::check_state(ibv_qp_state expected) {
+void Side::check_state(ibv_qp* qp, ibv_qp_state expected) {
   ibv_qp_attr attr{};
   ibv_qp_init_attr init{};
-  const int status = ibv_query_qp(qp_, &attr, IBV_QP_STATE, &init);
+  const int status = ibv_query_qp(qp, &attr, IBV_QP_STATE, &init);
   if (status != 0) fail(fmt::format("ibv_query_qp: {}", std::strerror(status)));
   if (attr.qp_state != expected) {
     fail(fmt::format("the queue pair's state is {}, must be {}", static_cast<int>(attr.qp_state),

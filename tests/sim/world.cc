@@ -319,7 +319,8 @@ void World::forge() {
   path.destination = victim.process_.address();
   path.source_port = wire::kRoceUdpPort;
   wire::Packet packet;
-  packet.bth.opcode = wire::Opcode::kRcAcknowledge;
+  packet.bth.opcode =
+      victim.terms_.extended ? wire::Opcode::kXrcAcknowledge : wire::Opcode::kRcAcknowledge;
   packet.bth.destination_qp = victim.qp_number_;
   const std::uint32_t high = checker_.high_psn(path.destination, victim.qp_number_);
   packet.bth.psn = (high + wire::kMask24) & wire::kMask24;  // would acknowledge everything

@@ -44,6 +44,9 @@ struct RunCounters {
   std::uint64_t shared_resizes = 0;
   std::uint64_t shared_rnr_naks = 0;  ///< because one was empty
   std::uint64_t last_receives = 0;    ///< IBV_EVENT_QP_LAST_WQE_REACHED
+  // Extended reliable connections (XRC).
+  std::uint64_t extended = 0;           ///< connections made
+  std::uint64_t numbered_receives = 0;  ///< taken
   // Memory windows.
   std::uint64_t windows_bound = 0;
   std::uint64_t windows_invalidated = 0;

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/receive_domain.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <cerrno>
+
+#include "sim/process.h"
+
+namespace verbena::sim {
+
+void ReceiveDomain::expect(bool right, const char* what) const {
+  if (!right) world_.fail(fmt::format("{}: {}", process_.name(), what));
+}
+
+void ReceiveDomain::open() {
+  domain_ = make_domain();
+  strange_ = make_domain();
+  const ibv_srq_attr attr{.max_wr = 1, .max_sge = 1, .srq_limit = 0};
+  strange_queue_ = make_queue(attr, process_.pd(), process_.cq(0), strange_);
+  expect(strange_queue_ != nullptr, "ibv_create_srq_ex failed");
+  strange_number_ = number_of(strange_queue_);
+  other_whole_ =
+      ibv_reg_mr(process_.other_pd(), process_.arena().at(0), Arena::kSize, IBV_ACCESS_LOCAL_WRITE);
+  expect(other_whole_ != nullptr, "ibv_reg_mr failed");
+}
+
+void ReceiveDomain::close(bool crashed) {
+  if (!crashed) expect(ibv_close_xrcd(strange_) == EBUSY, "an XRC domain in use was closed");
+  expect(ibv_dereg_mr(other_whole_) == 0, "ibv_dereg_mr failed");
+  expect(ibv_destroy_srq(strange_queue_) == 0, "ibv_destroy_srq failed");
+  expect(ibv_close_xrcd(strange_) == 0, "ibv_close_xrcd failed");
+  expect(ibv_close_xrcd(domain_) == 0, "ibv_close_xrcd failed");
+}
+
+void ReceiveDomain::try_to_close() const {
+  expect(ibv_close_xrcd(domain_) == EBUSY, "an XRC domain in use was closed");
+}
+
+/// One that no file stands for.
+ibv_xrcd* ReceiveDomain::make_domain() const {
+  ibv_xrcd_init_attr attr{
+      .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
+  ibv_xrcd* const made = ibv_open_xrcd(process_.context(), &attr);
+  expect(made != nullptr, "ibv_open_xrcd failed");
+  return made;
+}
+
+ibv_srq* ReceiveDomain::make_queue(const ibv_srq_attr& attr, ibv_pd* pd, ibv_cq* cq,
+                                   ibv_xrcd* domain) const {
+  ibv_srq_init_attr_ex init{};
+  init.attr = attr;
+  init.comp_mask =
+      IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+  init.srq_type = IBV_SRQT_XRC;
+  init.pd = pd;
+  init.xrcd = domain;
+  init.cq = cq;
+  return ibv_create_srq_ex(process_.context(), &init);
+}
+
+ibv_qp* ReceiveDomain::make_target() const {
+  ibv_qp_init_attr_ex init{};
+  init.qp_type = IBV_QPT_XRC_RECV;
+  init.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+  init.xrcd = domain_;
+  return ibv_create_qp_ex(process_.context(), &init);
+}
+
+std::uint32_t ReceiveDomain::number_of(ibv_srq* queue) const {
+  std::uint32_t number = 0;
+  expect(ibv_get_srq_num(queue, &number) == 0, "ibv_get_srq_num failed");
+  return number;
+}
+
+}  // namespace verbena::sim
