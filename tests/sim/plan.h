@@ -48,6 +48,7 @@ struct Plan {
   std::uint32_t operations = 600;  ///< that are posted before the run winds up
   std::vector<ConnectionPlan> connections{};
   std::uint32_t datagram_pairs = 0;    ///< UD queue pairs in each process
+  std::uint32_t groups = 0;            ///< multicast groups that they are in now and then
   std::uint32_t shared_queues = 0;     ///< shared receive queues in each process
   std::uint32_t numbered_queues = 0;   ///< XRC receive queues in each process
   std::uint32_t unreliable_pairs = 0;  ///< UC connections

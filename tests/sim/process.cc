@@ -234,6 +234,12 @@ void Process::note_event(const ibv_async_event& event) {
   if (!known) world_.fail(fmt::format("{}: event {}", name_, static_cast<int>(event.event_type)));
 }
 
+std::span<DatagramEnd* const> Process::members(const wire::Address& group) const {
+  const auto found = groups_.find(group);
+  if (found == groups_.end()) return {};
+  return found->second;
+}
+
 std::uint32_t Process::events_of(std::uint32_t qp_number, ibv_event_type type) const {
   const auto found = events_.find({qp_number, static_cast<int>(type)});
   return found == events_.end() ? 0 : found->second;

@@ -65,6 +65,11 @@ class Process {
     return datagram_ends_;
   }
 
+  /// Which datagram ends are attached to a multicast group, in the order in which they were.
+  [[nodiscard]] std::span<DatagramEnd* const> members(const wire::Address& group) const;
+  void join(const wire::Address& group, DatagramEnd& end) { groups_[group].push_back(&end); }
+  void leave(const wire::Address& group, DatagramEnd& end) { std::erase(groups_[group], &end); }
+
   [[nodiscard]] SharedReceives& shared_receives(std::size_t index) {
     return *shared_receives_[index];
   }
@@ -147,6 +152,7 @@ class Process {
   std::vector<SharedReceives*> numbered_;
   const ibv_cq* polled_ = nullptr;
   std::vector<std::unique_ptr<DatagramEnd>> datagram_ends_;
+  std::map<wire::Address, std::vector<DatagramEnd*>> groups_;
   std::vector<UnreliableEnd*> unreliable_ends_;
   std::map<std::pair<std::uint32_t, int>, std::uint32_t> events_;
   bool restart_requested_ = false;

@@ -92,6 +92,13 @@ TEST(Scenario, WindowsComeAndGo) {
   EXPECT_GE(sum.windowed, 150U);
 }
 
+TEST(Scenario, GroupsReachEachOfTheirMembers) {
+  const RunCounters sum = run_bent(1, 6, [](Plan& plan) { plan.datagram_pairs = plan.groups = 2; });
+  EXPECT_GE(sum.multicasts, 100U);
+  EXPECT_GE(sum.multicast_arrived, 200U);
+  EXPECT_GE(sum.multicast_blocked, 10U);
+}
+
 TEST(Scenario, UnreliableConnectionsLoseNothingOfThemselves) {
   const RunCounters sum = run_bent(1, 6, [](Plan& plan) {
     calm(plan);
@@ -139,6 +146,7 @@ RunReport run_found(std::uint64_t seed) {
   plan.shared_queues = 0;
   plan.windows = false;
   plan.unreliable_pairs = 0;
+  plan.numbered_queues = plan.groups = 0;
   return run_plan(plan);
 }
 
