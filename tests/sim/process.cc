@@ -212,6 +212,7 @@ void Process::watch_events() {
 }
 
 void Process::note_event(const ibv_async_event& event) {
+  if (domain_ && domain_->note(event)) return;
   if (event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED) {
     const auto receives = std::ranges::find(shared_receives_, event.element.srq,
                                             [](const auto& each) { return each->queue(); });

@@ -24,10 +24,54 @@ void ReceiveDomain::open() {
   other_whole_ =
       ibv_reg_mr(process_.other_pd(), process_.arena().at(0), Arena::kSize, IBV_ACCESS_LOCAL_WRITE);
   expect(other_whole_ != nullptr, "ibv_reg_mr failed");
+  open_narrow();
+}
+
+void ReceiveDomain::open_narrow() {
+  narrow_ = Narrow::kFresh;
+  narrow_events_ = 0;
+  narrow_cq_ = ibv_create_cq(process_.context(), 1, nullptr, nullptr, 0);
+  expect(narrow_cq_ != nullptr && narrow_cq_->cqe == 1, "ibv_create_cq failed");
+  const ibv_srq_attr attr{.max_wr = 4, .max_sge = 1, .srq_limit = 0};
+  narrow_queue_ = make_queue(attr, process_.pd(), narrow_cq_, domain_);
+  expect(narrow_queue_ != nullptr, "ibv_create_srq_ex failed");
+  narrow_number_ = number_of(narrow_queue_);
+  for (std::uint32_t i = 0; i < attr.max_wr; ++i) {
+    ibv_recv_wr wr{};
+    ibv_recv_wr* bad = nullptr;
+    expect(ibv_post_srq_recv(narrow_queue_, &wr, &bad) == 0, "ibv_post_srq_recv failed");
+  }
+}
+
+bool ReceiveDomain::note(const ibv_async_event& event) {
+  const bool fails = event.event_type == IBV_EVENT_SRQ_ERR && event.element.srq == narrow_queue_;
+  const bool overflows = event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == narrow_cq_;
+  if (!fails && !overflows) return false;
+  ++narrow_events_;
+  if (fails) {
+    narrow_ = Narrow::kFailed;
+    ++world_.counters().failed_queues;
+  }
+  return true;
+}
+
+/// It failed, and said so, if its completion queue overflowed, and else not.
+void ReceiveDomain::check_narrow() const {
+  ibv_wc completion{};
+  const bool used = ibv_poll_cq(narrow_cq_, 1, &completion) == 1;
+  const bool overflowed = ibv_poll_cq(narrow_cq_, 1, &completion) < 0;
+  expect(used || !overflowed, "an empty completion queue overflowed");
+  expect(overflowed == (narrow_ == Narrow::kFailed), "a queue did not fail as it must");
+  expect(narrow_events_ == (overflowed ? 2U : 0U), "not one event of each kind came");
 }
 
 void ReceiveDomain::close(bool crashed) {
-  if (!crashed) expect(ibv_close_xrcd(strange_) == EBUSY, "an XRC domain in use was closed");
+  if (!crashed) {
+    expect(ibv_close_xrcd(strange_) == EBUSY, "an XRC domain in use was closed");
+    check_narrow();
+  }
+  expect(ibv_destroy_srq(narrow_queue_) == 0, "ibv_destroy_srq failed");
+  expect(ibv_destroy_cq(narrow_cq_) == 0, "ibv_destroy_cq failed");
   expect(ibv_dereg_mr(other_whole_) == 0, "ibv_dereg_mr failed");
   expect(ibv_destroy_srq(strange_queue_) == 0, "ibv_destroy_srq failed");
   expect(ibv_close_xrcd(strange_) == 0, "ibv_close_xrcd failed");

@@ -11,8 +11,9 @@ namespace verbena::sim {
 
 class Process;
 
-/// The XRC domain of a process, whose numbered receive queues its peers' requests name, and beside
-/// it a strange one, with a queue that none of them may reach.
+/// The XRC domain of a process, whose numbered receive queues its peers' requests name; in it a
+/// narrow queue, which fails, and beside it a strange domain, with a queue that no request may
+/// reach.
 class ReceiveDomain {
  public:
   ReceiveDomain(World& world, Process& process) : world_(world), process_(process) {}
@@ -33,6 +34,16 @@ class ReceiveDomain {
 
   /// Of a queue of the other domain.
   [[nodiscard]] std::uint32_t strange_number() const { return strange_number_; }
+  /// The narrow queue's completion queue holds one completion and is not polled: with the second
+  /// message it fails.
+  enum class Narrow : std::uint8_t { kFresh, kFilling, kFailed };
+  [[nodiscard]] Narrow narrow() const { return narrow_; }
+  [[nodiscard]] std::uint32_t narrow_number() const { return narrow_number_; }
+  /// Two messages are on their way to it.
+  void fill() { narrow_ = Narrow::kFilling; }
+  /// Takes an event about it; false: it is about something else.
+  bool note(const ibv_async_event& event);
+
   /// For receives in queues of the process's other protection domain.
   [[nodiscard]] std::uint32_t other_lkey() const { return other_whole_->lkey; }
 
@@ -40,6 +51,8 @@ class ReceiveDomain {
   [[nodiscard]] ibv_xrcd* make_domain() const;
   [[nodiscard]] ibv_srq* make_queue(const ibv_srq_attr& attr, ibv_pd* pd, ibv_cq* cq,
                                     ibv_xrcd* domain) const;
+  void open_narrow();
+  void check_narrow() const;
   void expect(bool right, const char* what) const;
 
   World& world_;
@@ -49,6 +62,11 @@ class ReceiveDomain {
   ibv_srq* strange_queue_ = nullptr;
   std::uint32_t strange_number_ = 0;
   ibv_mr* other_whole_ = nullptr;
+  ibv_cq* narrow_cq_ = nullptr;
+  ibv_srq* narrow_queue_ = nullptr;
+  std::uint32_t narrow_number_ = 0;
+  Narrow narrow_ = Narrow::kFresh;
+  std::uint32_t narrow_events_ = 0;
 };
 
 }  // namespace verbena::sim

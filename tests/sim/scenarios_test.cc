@@ -76,6 +76,23 @@ TEST(Scenario, ReceivesAreShared) {
   EXPECT_GE(sum.last_receives, 10U);
 }
 
+std::uint64_t misdeeds_of(const RunCounters& sum, Misdeed misdeed) {
+  return sum.misdeeds[static_cast<std::size_t>(misdeed)];
+}
+
+TEST(Scenario, RequestsNameTheQueuesOfADomain) {
+  const RunCounters sum = run_bent(1, 8, [](Plan& plan) {
+    plan.numbered_queues = 3;
+    plan.misdeed_ppm = 10'000;
+  });
+  EXPECT_GE(sum.extended, 40U);
+  EXPECT_GE(sum.numbered_receives, 150U);
+  EXPECT_GE(sum.last_receives, 10U);
+  EXPECT_GE(sum.failed_queues, 2U);
+  EXPECT_GE(misdeeds_of(sum, Misdeed::kStrangeQueue), 3U);
+  EXPECT_GE(misdeeds_of(sum, Misdeed::kForeignQueue), 1U);
+}
+
 // What is repeated on the way comes late, when the window that it names may be another already.
 TEST(Scenario, WindowsComeAndGo) {
   const RunCounters sum = run_bent(1, 12, [](Plan& plan) {

@@ -152,6 +152,7 @@ class Side final : public ReceiveTaker {
   void name_strange_queue(SendWork& work);
   [[nodiscard]] bool name_foreign_queue(SendWork& work);
   void post_astray(SendWork work);
+  [[nodiscard]] bool post_to_narrow(SendWork work);
 
   // side_receives.cc
   bool post_receives();

@@ -234,9 +234,9 @@ void Side::note_change(const SendWork& work, Word::Change::Known known) {
 
 /// The receiver has the message's completion now, and if its thread sleeps, an event.
 void Side::expect_notice(const SendWork& work) {
+  if (peer_->state_ != State::kReady || work.unseen) return;
   const Notice notice = peer_->process_.notice(peer_->receive_cq(work));
   if (notice == Notice::kPoll || (notice == Notice::kSolicited && !work.solicited)) return;
-  if (peer_->state_ != State::kReady) return;
   const auto waits = std::ranges::find(peer_->inbound_, work.number, &Message::number);
   if (waits == peer_->inbound_.end()) return;  // it has it
   peer_->notifies_.push_back({work.number, world_.now() + kNoticeTime});

@@ -119,4 +119,31 @@ void Side::post_astray(SendWork work) {
   post_doomed(std::move(work), IBV_WC_REM_INV_REQ_ERR, false);
 }
 
+/// A message for a queue that has failed: its target can tell nobody of it, and says so. Or the two
+/// that make it fail, of which the second ends its target without a word.
+bool Side::post_to_narrow(SendWork work) {
+  ReceiveDomain& domain = peer_->process_.domain();
+  work.queue_number = domain.narrow_number();
+  switch (domain.narrow()) {
+    case ReceiveDomain::Narrow::kFilling: return false;
+    case ReceiveDomain::Narrow::kFailed:
+      post_doomed(std::move(work), IBV_WC_REM_OP_ERR, false);
+      return true;
+    case ReceiveDomain::Narrow::kFresh: break;
+  }
+  if (terms_.timeout == 0 || sends_.size() + 2 > terms_.send_depth) return false;
+  domain.fill();
+  SendWork first = work;
+  first.id = world_.next_id();
+  first.number = next_number_++;
+  first.misdeed = Misdeed::kNone;
+  first.unseen = true;
+  number(first);
+  sends_.push_back(first);
+  post({first});
+  work.id = world_.next_id();
+  post_doomed(std::move(work), IBV_WC_RETRY_EXC_ERR, false);
+  return true;
+}
+
 }  // namespace verbena::sim

@@ -87,6 +87,7 @@ bool Side::do_misdeed(Misdeed misdeed) {
       if (random().below(2) == 0) return wrong_remote(misdeed, work);
       post_astray(std::move(work));
       return true;
+    case Misdeed::kFailedQueue: return post_to_narrow(std::move(work));
     default: return wrong_remote(misdeed, work);
   }
 }
@@ -273,7 +274,9 @@ bool Side::go_silent() {
 
 /// Posts what will fail, and more behind it that will be flushed.
 void Side::post_doomed(SendWork work, ibv_wc_status expected, bool may_execute) {
-  if (work.misdeed != Misdeed::kStrangeQueue) name_queue(work);
+  const bool named =
+      work.misdeed == Misdeed::kStrangeQueue || work.misdeed == Misdeed::kFailedQueue;
+  if (!named) name_queue(work);
   work.number = next_number_++;
   number(work);
   never_from_ = work.number;

@@ -107,7 +107,7 @@ void Side::drain_send_queue() {
 
 /// What the peer is to get of it.
 void Side::commit(SendWork& work) {
-  if (!is_message(work.kind)) return;
+  if (!is_message(work.kind) || work.unseen) return;
   peer_->inbound_.push_back({.number = work.number,
                              .kind = work.kind,
                              .data = work.kind == Kind::kWriteImm ? nullptr : work.data,

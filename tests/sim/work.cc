@@ -36,7 +36,8 @@ std::string_view to_string(Misdeed misdeed) {
       "local invalidation",
       "remote invalidation",
       "strange queue",
-      "foreign queue"};
+      "foreign queue",
+      "failed queue"};
   return kNames[static_cast<std::size_t>(misdeed)];
 }
 

@@ -49,6 +49,7 @@ enum class Misdeed : std::uint8_t {
   // With XRC.
   kStrangeQueue,  ///< the number that the request names is of no queue of the domain
   kForeignQueue,  ///< the queue's protection domain is another than the key's
+  kFailedQueue,   ///< the queue fails with its completion queue, or has
   kMisdeeds,
 };
 /// Of a long READ the first parts may be answered before the one that is refused.
@@ -135,6 +136,7 @@ struct SendWork {
   Binding binding{};
   std::optional<std::size_t> queue{};  ///< XRC: of the peer's numbered ones, that it names
   std::uint32_t queue_number = 0;
+  bool unseen = false;  ///< it completes at the peer, where nobody looks
   std::uint32_t first_psn = 0;
   std::uint32_t psn_count = 0;
   /// READ: later requests that may have executed before memory was read, by offset in `data`.

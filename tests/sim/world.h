@@ -50,6 +50,7 @@ struct RunCounters {
   // Extended reliable connections (XRC).
   std::uint64_t extended = 0;           ///< ends of connections made
   std::uint64_t numbered_receives = 0;  ///< taken
+  std::uint64_t failed_queues = 0;      ///< IBV_EVENT_SRQ_ERR
   // Memory windows.
   std::uint64_t windows_bound = 0;
   std::uint64_t windows_invalidated = 0;
