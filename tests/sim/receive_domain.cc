@@ -21,8 +21,9 @@ void ReceiveDomain::open() {
   strange_queue_ = make_queue(attr, process_.pd(), process_.cq(0), strange_);
   expect(strange_queue_ != nullptr, "ibv_create_srq_ex failed");
   strange_number_ = number_of(strange_queue_);
-  other_whole_ =
-      ibv_reg_mr(process_.other_pd(), process_.arena().at(0), Arena::kSize, IBV_ACCESS_LOCAL_WRITE);
+  // The macro mixes enumerations, so it takes a variable, not an enumerator.
+  constexpr int kLocalWrite = IBV_ACCESS_LOCAL_WRITE;
+  other_whole_ = ibv_reg_mr(process_.other_pd(), process_.arena().at(0), Arena::kSize, kLocalWrite);
   expect(other_whole_ != nullptr, "ibv_reg_mr failed");
   open_narrow();
 }
