@@ -8,6 +8,7 @@
 #include "engine/core.h"
 #include "engine/linger.h"
 #include "engine/multicast.h"
+#include "engine/mutants.h"
 #include "engine/queue_pair.h"
 #include "engine/timer_heap.h"
 #include "engine/train_batch.h"
@@ -221,6 +222,7 @@ bool Engine::Impl::replicate(const wire::Packet& packet, const wire::Segment& se
     if (returned(*qp, packet, segment) || !qp->handle(packet, segment, now)) continue;
     touched(*qp);
     wanted = true;
+    if (mutant(Mutant::kMulticastToOne)) break;
   }
   return wanted;
 }
@@ -229,7 +231,8 @@ bool Engine::Impl::replicate(const wire::Packet& packet, const wire::Segment& se
 /// its number.
 bool Engine::Impl::returned(const QueuePair& qp, const wire::Packet& packet,
                             const wire::Segment& segment) const {
-  return qp.config().blocks_own_multicasts && packet.deth.source_qp == qp.config().number &&
+  return qp.config().blocks_own_multicasts && !mutant(Mutant::kMulticastReturns) &&
+         packet.deth.source_qp == qp.config().number &&
          std::ranges::find(own_addresses, segment.path.source) != own_addresses.end();
 }
 

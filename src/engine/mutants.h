@@ -59,6 +59,12 @@ enum class Mutant : std::uint8_t {
   kWindowTooWide,             ///< a window opens its region to the end
   kUcGapIgnored,              ///< UC: a message goes on behind a gap
   kUcReceiveLost,             ///< UC: the receive of a dropped message is gone
+  kXrcQueueStays,             ///< XRC: all messages land in the queue that the first one named
+  kXrcCompletionsStay,        ///< XRC: they complete where the first one did
+  kXrcKeysStay,               ///< XRC: keys are of the protection domain of the first queue named
+  kXrcStrangerLands,          ///< XRC: a number of no queue means the last one named
+  kMulticastToOne,            ///< UD: of a group's members one gets the datagram
+  kMulticastReturns,          ///< UD: it comes back to a sender that blocks that
   kCnpIgnored,                ///< a CNP leaves the rate as it is
   kCnpForEachMark,            ///< every marked packet is answered with a CNP
   kRateStaysCut,              ///< what a CNP took from a rate never comes back
@@ -115,6 +121,12 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::k
         "window-too-wide",
         "uc-gap-ignored",
         "uc-receive-lost",
+        "xrc-queue-stays",
+        "xrc-completions-stay",
+        "xrc-keys-stay",
+        "xrc-stranger-lands",
+        "multicast-to-one",
+        "multicast-returns",
         "cnp-ignored",
         "cnp-for-each-mark",
         "rate-stays-cut",

@@ -479,8 +479,13 @@ bool Responder::find_target(const wire::Packet& packet) {
   if (qp_.config().directory == nullptr) return true;
   if (message_ != Message::kNone && packet.xrceth.srq_number != target_srq_) return false;
   const NumberedReceives* const target = named(packet);
-  if (target == nullptr) return false;
+  const NumberedReceives before = target_;
+  const bool again = before.receives != nullptr;
+  if (target == nullptr) return again && mutant(Mutant::kXrcStrangerLands);
   target_ = *target;
+  if (again && mutant(Mutant::kXrcQueueStays)) target_.receives = before.receives;
+  if (again && mutant(Mutant::kXrcCompletionsStay)) target_.completions = before.completions;
+  if (again && mutant(Mutant::kXrcKeysStay)) target_.pd = before.pd;
   target_srq_ = packet.xrceth.srq_number;
   return true;
 }

@@ -102,8 +102,9 @@ void Responder::refuse_again(std::uint32_t psn) {
 void Responder::flush() {
   message_ = Message::kNone;
   fail_receive(Status::kFlushError);
-  if (qp_.shares_receives() && !mutant(Mutant::kSharedReceivesFlushed))
-    return;  // they stay for others
+  // They stay for others; of an XRC target none are its own.
+  const bool flushes = mutant(Mutant::kSharedReceivesFlushed) && qp_.config().receives != nullptr;
+  if (qp_.shares_receives() && !flushes) return;
   if (mutant(Mutant::kFlushSkipsReceives)) return;
   while (qp_.config().receives->take(receive_) == ReceiveSource::Taken::kYes) {
     receive_taken_ = true;

@@ -14,6 +14,7 @@
 #include <new>
 
 #include "base/check.h"
+#include "base/log.h"
 
 namespace verbena::sim {
 namespace {
@@ -100,6 +101,7 @@ class Campaign {
     const pid_t child = ::fork();
     VERBENA_CHECK(child >= 0);
     if (child == 0) {
+      set_log_level(LogLevel::kOff);  // what goes wrong goes wrong on purpose
       work(*shared_, job, options_.last);
       ::_exit(0);
     }

@@ -24,26 +24,11 @@ DatagramEnd::DatagramEnd(World& world, Process& process, std::size_t index)
 
 void DatagramEnd::open() {
   Random& random = world_.random();
-  ibv_qp_init_attr init{};
-  init.qp_type = IBV_QPT_UD;
-  init.send_cq = process_.cq(0);
-  init.recv_cq = process_.cq(random.below(process_.cq_count()));
-  depth_ = static_cast<std::uint32_t>(random.between(2, 20));
-  init.cap = {.max_send_wr = kSendDepth,
-              .max_recv_wr = depth_,
-              .max_send_sge = 2,
-              .max_recv_sge = 3,
-              .max_inline_data = 64};
-  const std::uint32_t queues = world_.plan().shared_queues;
-  if (queues != 0 && random.below(2) == 0) {
-    shared_ = &process_.shared_receives(random.below(queues));
-    shared_->attach(*this);
-    init.srq = shared_->queue();
-  }
-  qp_ = ibv_create_qp(process_.pd(), &init);
-  if (qp_ == nullptr) return world_.fail(name_ + ": ibv_create_qp failed");
+  qp_ = make_queue_pair();
+  if (qp_ == nullptr) return world_.fail(name_ + ": ibv_create_qp_ex failed");
   qp_number_ = qp_->qp_num;
   qkey_ = static_cast<std::uint32_t>(random.below(kOwnQkey));
+  prepare_groups();
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_INIT;
   attr.port_num = 1;
@@ -59,6 +44,34 @@ void DatagramEnd::open() {
   world_.trace().line(world_.now(), name_, "qp {:#08x} qkey {:#x}", qp_number_, qkey_);
 }
 
+ibv_qp* DatagramEnd::make_queue_pair() {
+  Random& random = world_.random();
+  ibv_qp_init_attr_ex init{};
+  init.qp_type = IBV_QPT_UD;
+  init.comp_mask = IBV_QP_INIT_ATTR_PD;
+  init.pd = process_.pd();
+  init.send_cq = process_.cq(0);
+  init.recv_cq = process_.cq(random.below(process_.cq_count()));
+  depth_ = static_cast<std::uint32_t>(random.between(2, 20));
+  init.cap = {.max_send_wr = kSendDepth,
+              .max_recv_wr = depth_,
+              .max_send_sge = 2,
+              .max_recv_sge = 3,
+              .max_inline_data = 64};
+  const std::uint32_t queues = world_.plan().shared_queues;
+  if (queues != 0 && random.below(2) == 0) {
+    shared_ = &process_.shared_receives(random.below(queues));
+    shared_->attach(*this);
+    init.srq = shared_->queue();
+  }
+  if (world_.plan().groups != 0 && random.below(2) == 0) {
+    blocks_own_ = true;
+    init.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
+    init.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
+  }
+  return ibv_create_qp_ex(process_.context(), &init);
+}
+
 bool DatagramEnd::idle() const {
   return must_hold() == 0 && std::ranges::none_of(sends_, &Send::signaled);
 }
@@ -70,10 +83,11 @@ std::size_t DatagramEnd::must_hold() const {
 void DatagramEnd::close(bool crashed) {
   if (!crashed && !idle()) world_.fail(name_ + ": closes and is not idle");
   for (const ReceiveWork& work : receives_) process_.arena().settle(work.buffer->range());
+  leave_groups();
   if (qp_ != nullptr && ibv_destroy_qp(qp_) != 0) world_.fail(name_ + ": ibv_destroy_qp failed");
   if (shared_ != nullptr) shared_->detach(*this);
   shared_ = nullptr;
-  for (const auto& [process, handle] : handles_) {
+  for (const auto& [address, handle] : handles_) {
     if (ibv_destroy_ah(handle) != 0) world_.fail(name_ + ": ibv_destroy_ah failed");
   }
   handles_.clear();
@@ -82,11 +96,12 @@ void DatagramEnd::close(bool crashed) {
   sends_.clear();
   receives_.clear();
   expected_.clear();
-  in_send_error_ = false;
+  in_send_error_ = blocks_own_ = false;
 }
 
 bool DatagramEnd::step() {
   if (qp_ == nullptr) return false;
+  tend_groups();
   Random& random = world_.random();
   bool active = shared_ == nullptr && post_receives();
   if (in_send_error_) {
@@ -137,30 +152,31 @@ void DatagramEnd::post_receive() {
   receives_.push_back(std::move(work));
 }
 
-ibv_ah* DatagramEnd::handle_to(std::size_t process) {
-  ibv_ah*& handle = handles_[process];
+ibv_ah* DatagramEnd::handle_to(const wire::Address& address) {
+  ibv_ah*& handle = handles_[address];
   if (handle != nullptr) return handle;
   ibv_ah_attr attr{};
   attr.is_global = 1;
   attr.port_num = 1;
   attr.grh.hop_limit = 64;
-  const wire::Address address = world_.address_of(process);
   std::memcpy(attr.grh.dgid.raw, address.gid.data(), address.gid.size());
   handle = ibv_create_ah(process_.pd(), &attr);
   if (handle == nullptr) world_.fail(name_ + ": ibv_create_ah failed");
   return handle;
 }
 
-DatagramEnd* DatagramEnd::choose_target() {
-  Process& process = world_.process(world_.random().below(world_.plan().processes));
+DatagramEnd::Target DatagramEnd::choose_target() {
+  if (world_.plan().groups != 0 && world_.random().below(2) == 0) return choose_group();
+  const Process& process = world_.process(world_.random().below(world_.plan().processes));
   const auto ends = process.datagram_ends();
-  if (ends.empty() || !process.up()) return this;
-  return ends[world_.random().below(ends.size())].get();
+  const bool there = !ends.empty() && process.up();
+  const DatagramEnd& end = there ? *ends[world_.random().below(ends.size())] : *this;
+  return {.address = end.process_.address(), .number = end.qp_number_, .qkey = end.qkey_};
 }
 
 void DatagramEnd::post_send() {
   Random& random = world_.random();
-  DatagramEnd& target = *choose_target();
+  const Target target = choose_target();
   Send send;
   send.id = world_.next_id();
   send.signaled = sends_.size() + 1 >= kSendDepth / 2 || random.below(3) != 0;
@@ -191,9 +207,9 @@ void DatagramEnd::post_send() {
   wr.send_flags = flag_if(send.signaled, IBV_SEND_SIGNALED) |
                   flag_if(random.below(3) == 0, IBV_SEND_SOLICITED) |
                   flag_if(inlined, IBV_SEND_INLINE);
-  wr.wr.ud.ah = handle_to(target.process_.index());
-  wr.wr.ud.remote_qpn = target.number();
-  wr.wr.ud.remote_qkey = target.qkey();
+  wr.wr.ud.ah = handle_to(target.address);
+  wr.wr.ud.remote_qpn = target.number;
+  wr.wr.ud.remote_qkey = target.qkey;
   switch (random.below(16)) {
     case 0: wr.wr.ud.remote_qkey ^= 1; break;
     case 1: wr.wr.ud.remote_qkey |= kOwnQkey; break;  // our own is sent, right only by chance
@@ -214,6 +230,7 @@ void DatagramEnd::post_send() {
   }
   sends_.push_back(std::move(send));
   ++world_.counters().datagrams;
+  if (target.number == wire::kMulticastQp) ++world_.counters().multicasts;
   ++world_.counters().operations;
   world_.posted();
 }

@@ -38,7 +38,11 @@ class DatagramEnd final : public ReceiveTaker {
   void close(bool crashed);
   [[nodiscard]] std::uint32_t number() const { return qp_number_; }
   [[nodiscard]] std::uint32_t qkey() const { return qkey_; }
-  [[nodiscard]] std::size_t may_hold() const override { return expected_.size(); }
+  /// Gets none of the multicasts that it sends.
+  [[nodiscard]] bool blocks_own() const { return blocks_own_; }
+  [[nodiscard]] std::size_t may_hold(const SharedReceives&) const override {
+    return expected_.size();
+  }
   [[nodiscard]] std::size_t must_hold() const override;
 
  private:
@@ -58,6 +62,14 @@ class DatagramEnd final : public ReceiveTaker {
     bool perhaps = false;  ///< others may have taken the last receive
   };
 
+  /// What a send is for.
+  struct Target {
+    wire::Address address{};
+    std::uint32_t number = 0;
+    std::uint32_t qkey = 0;
+  };
+
+  [[nodiscard]] ibv_qp* make_queue_pair();
   void post_receive();
   bool post_receives();
   [[nodiscard]] bool fits(std::size_t size, bool& perhaps) const;
@@ -69,8 +81,17 @@ class DatagramEnd final : public ReceiveTaker {
   void post_send();
   void check_content(const Expected& expected, const ReceiveWork& work);
   void recover();
-  [[nodiscard]] ibv_ah* handle_to(std::size_t process);
-  [[nodiscard]] DatagramEnd* choose_target();
+  [[nodiscard]] ibv_ah* handle_to(const wire::Address& address);
+  [[nodiscard]] Target choose_target();
+
+  // datagram_groups.cc
+  void prepare_groups();
+  void tend_groups();
+  void leave_groups();
+  void attach(std::size_t group);
+  void detach(std::size_t group);
+  void try_wrong_groups();
+  [[nodiscard]] Target choose_group();
 
   World& world_;
   Process& process_;
@@ -80,7 +101,9 @@ class DatagramEnd final : public ReceiveTaker {
   std::uint32_t qkey_ = 0;
   std::uint32_t depth_ = 16;
   SharedReceives* shared_ = nullptr;  ///< where receives come from, if not from its own queue
-  std::map<std::size_t, ibv_ah*> handles_;
+  bool blocks_own_ = false;
+  std::vector<bool> attached_;  ///< to which multicast group
+  std::map<wire::Address, ibv_ah*> handles_;
   std::deque<Send> sends_;
   std::deque<ReceiveWork> receives_;
   std::deque<Expected> expected_;  ///< of receives_, from the front

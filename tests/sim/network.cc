@@ -27,7 +27,7 @@ class Network::Port final : public link::Link {
   Port(Network& network, const wire::Address& address, std::function<void()> arrived)
       : network_(network), address_(address), arrived_(std::move(arrived)) {}
   ~Port() override {
-    if (!silent_) network_.ports_.erase(address_);
+    if (!silent_) network_.forget(address_);
   }
 
   std::size_t send(std::span<const wire::Train> trains, Time) override {
@@ -125,14 +125,18 @@ void Network::silence(const wire::Address& address) {
   const auto found = ports_.find(address);
   if (found == ports_.end()) return;
   found->second->silence();
-  ports_.erase(found);
+  forget(address);
+}
+
+void Network::forget(const wire::Address& address) {
+  ports_.erase(address);
+  groups_.erase(address);
 }
 
 bool Network::quiet(const wire::Address& a, const wire::Address& b) const {
   const auto between = [&](const Flight& flight) {
-    const wire::Path& path = flight.datagram->path;
-    return (path.source == a && path.destination == b) ||
-           (path.source == b && path.destination == a);
+    const wire::Address& from = flight.datagram->path.source;
+    return (from == a && flight.to == b) || (from == b && flight.to == a);
   };
   if (std::ranges::any_of(flights_, between)) return false;
   const auto waits = [&](const wire::Address& at, const wire::Address& from) {
@@ -161,7 +165,7 @@ std::unique_ptr<Datagram> Network::make() {
 
 void Network::launch(std::unique_ptr<Datagram> datagram) {
   const Time now = scheduler_.now();
-  wire::Path& path = datagram->path;
+  const wire::Address destination = datagram->path.destination;
   ++counters_.packets;
   counters_.bytes += datagram->bytes.size();
   // The ICRC at its end covers all of the datagram.
@@ -169,14 +173,26 @@ void Network::launch(std::unique_ptr<Datagram> datagram) {
   trace_.mix_all(now.time_since_epoch().count(), size,
                  size < 4 ? 0 : wire::load_icrc(datagram->bytes.data() + size - 4));
   print(*datagram, "->");
-  const Pair pair{path.source, path.destination};
+  if (!destination.is_multicast()) return fly(std::move(datagram), destination);
+  for (const auto& [address, port] : ports_) {
+    auto copy = make();
+    *copy = *datagram;
+    fly(std::move(copy), address);
+  }
+  give_back(std::move(datagram));
+}
+
+void Network::fly(std::unique_ptr<Datagram> datagram, const wire::Address& to) {
+  const Time now = scheduler_.now();
+  const Pair pair{datagram->path.source, to};
   if (const auto cut = cuts_.find(pair); cut != cuts_.end() && now < cut->second) {
     ++counters_.cut;
     return give_back(std::move(datagram));
   }
   Time leaves = now;
-  if (const auto line = bottlenecks_.find(path.destination); line != bottlenecks_.end()) {
-    const auto left = line->second.pass(size + kLineOverhead, path.traffic_class, now, random_);
+  if (const auto line = bottlenecks_.find(to); line != bottlenecks_.end()) {
+    const auto left = line->second.pass(datagram->bytes.size() + kLineOverhead,
+                                        datagram->path.traffic_class, now, random_);
     if (!left) return give_back(std::move(datagram));
     leaves = *left;
   }
@@ -184,7 +200,7 @@ void Network::launch(std::unique_ptr<Datagram> datagram) {
   const auto jitter = static_cast<std::uint64_t>(plan_.jitter.count());
   const Duration extra{static_cast<Duration::rep>(random_.below(jitter + 1))};
   last = std::max(last, leaves + plan_.latency + extra);
-  flights_.push_back({last, next_number_++, std::move(datagram)});
+  flights_.push_back({to, last, next_number_++, std::move(datagram)});
   std::push_heap(flights_.begin(), flights_.end());
 }
 
@@ -196,16 +212,26 @@ std::optional<Time> Network::next() {
 void Network::act(Time now) {
   while (!flights_.empty() && flights_.front().arrives <= now) {
     std::pop_heap(flights_.begin(), flights_.end());
-    auto datagram = std::move(flights_.back().datagram);
+    Flight flight = std::move(flights_.back());
     flights_.pop_back();
-    const auto found = ports_.find(datagram->path.destination);
-    if (found == ports_.end()) {
-      ++counters_.nowhere;
-      give_back(std::move(datagram));
+    if (Port* const port = receiver(flight); port != nullptr) {
+      port->deliver(std::move(flight.datagram));
     } else {
-      found->second->deliver(std::move(datagram));
+      ++counters_.nowhere;
+      give_back(std::move(flight.datagram));
     }
   }
+}
+
+/// Null when nobody is there, or nobody who is in the group.
+Network::Port* Network::receiver(const Flight& flight) const {
+  const auto found = ports_.find(flight.to);
+  if (found == ports_.end()) return nullptr;
+  const wire::Address& destination = flight.datagram->path.destination;
+  if (!destination.is_multicast()) return found->second;
+  const auto groups = groups_.find(flight.to);
+  const bool joined = groups != groups_.end() && groups->second.contains(destination);
+  return joined ? found->second : nullptr;
 }
 
 void Network::print(const Datagram& datagram, const char* what) {

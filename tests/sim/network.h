@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -44,7 +45,8 @@ struct Datagram {
 };
 
 /// The fake network: carries datagrams between addresses with latency, in order along each path,
-/// into bounded queues with tail drop. What else goes wrong is the business of `link/fault.h`, on
+/// into bounded queues with tail drop; what is sent to a multicast group, to every link that joined
+/// it, the sender's too. What else goes wrong is the business of `link/fault.h`, on
 /// top of each link, and of cut().
 class Network final : public Actor {
  public:
@@ -55,6 +57,10 @@ class Network final : public Actor {
   [[nodiscard]] std::unique_ptr<link::Link> attach(const wire::Address& address,
                                                    std::function<void()> arrived);
   [[nodiscard]] bool taken(const wire::Address& address) const { return ports_.contains(address); }
+
+  /// From now on the link at an address gets what arrives for a group, until leave().
+  void join(const wire::Address& at, const wire::Address& group) { groups_[at].insert(group); }
+  void leave(const wire::Address& at, const wire::Address& group) { groups_[at].erase(group); }
 
   /// Datagrams wait in the queue of the link at an address.
   [[nodiscard]] bool waiting(const wire::Address& address) const;
@@ -82,6 +88,7 @@ class Network final : public Actor {
  private:
   class Port;
   struct Flight {
+    wire::Address to{};
     Time arrives{};
     std::uint64_t number = 0;
     std::unique_ptr<Datagram> datagram{};
@@ -93,6 +100,9 @@ class Network final : public Actor {
   using Pair = std::pair<wire::Address, wire::Address>;
 
   void launch(std::unique_ptr<Datagram> datagram);
+  void fly(std::unique_ptr<Datagram> datagram, const wire::Address& to);
+  [[nodiscard]] Port* receiver(const Flight& flight) const;
+  void forget(const wire::Address& address);
   [[nodiscard]] std::unique_ptr<Datagram> make();
   void give_back(std::unique_ptr<Datagram> datagram) { pool_.push_back(std::move(datagram)); }
   void print(const Datagram& datagram, const char* what);
@@ -103,6 +113,7 @@ class Network final : public Actor {
   Random random_;
   NetworkCounters counters_{};
   std::map<wire::Address, Port*> ports_;
+  std::map<wire::Address, std::set<wire::Address>> groups_;  ///< that the port at an address joined
   std::map<Pair, Time> cuts_;
   std::map<wire::Address, Bottleneck> bottlenecks_;
   std::map<Pair, Time> last_arrival_;

@@ -91,20 +91,25 @@ Plan make_plan(std::uint64_t seed) {
   plan.shared_queues = static_cast<std::uint32_t>(random.below(3));
   plan.windows = random.below(2) == 0;
   plan.unreliable_pairs = static_cast<std::uint32_t>(random.below(3));
+  if (random.below(2) == 0) plan.numbered_queues = static_cast<std::uint32_t>(random.between(1, 3));
+  if (plan.datagram_pairs != 0) plan.groups = static_cast<std::uint32_t>(random.below(3));
   return plan;
 }
 
 std::string to_string(const Plan& plan) {
   return fmt::format(
-      "seed {}: {} processes, {} connections, {} UC, {} UD and {} SRQ each, {}{}, {} operations; "
+      "seed {}: {} processes, {} connections, {} UC, {} UD in {} groups, {} SRQ and {} XRC SRQ "
+      "each, {}{}, {} "
+      "operations; "
       "drop {} "
       "duplicate {} "
       "reorder {} delay {} corrupt {} ppm, {} pauses, {} restarts, {} forgeries, {} silences",
       plan.seed, plan.processes, plan.connections.size(), plan.unreliable_pairs,
-      plan.datagram_pairs, plan.shared_queues, plan.windows ? "windows, " : "",
-      plan.ipv6 ? "IPv6" : "IPv4", plan.operations, plan.disturbance.drop_ppm,
-      plan.disturbance.duplicate_ppm, plan.disturbance.reorder_ppm, plan.disturbance.delay_ppm,
-      plan.disturbance.corrupt_ppm, plan.pauses, plan.restarts, plan.forgeries, plan.silences);
+      plan.datagram_pairs, plan.groups, plan.shared_queues, plan.numbered_queues,
+      plan.windows ? "windows, " : "", plan.ipv6 ? "IPv6" : "IPv4", plan.operations,
+      plan.disturbance.drop_ppm, plan.disturbance.duplicate_ppm, plan.disturbance.reorder_ppm,
+      plan.disturbance.delay_ppm, plan.disturbance.corrupt_ppm, plan.pauses, plan.restarts,
+      plan.forgeries, plan.silences);
 }
 
 }  // namespace verbena::sim

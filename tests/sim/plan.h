@@ -48,7 +48,9 @@ struct Plan {
   std::uint32_t operations = 600;  ///< that are posted before the run winds up
   std::vector<ConnectionPlan> connections{};
   std::uint32_t datagram_pairs = 0;    ///< UD queue pairs in each process
+  std::uint32_t groups = 0;            ///< multicast groups that they are in now and then
   std::uint32_t shared_queues = 0;     ///< shared receive queues in each process
+  std::uint32_t numbered_queues = 0;   ///< XRC receive queues in each process
   std::uint32_t unreliable_pairs = 0;  ///< UC connections
   bool windows = false;                ///< memory windows over what peers reach
   std::uint32_t misdeed_ppm = 4'000;   ///< of operations, those that are wrong on purpose

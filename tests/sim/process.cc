@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "sim/datagram_end.h"
+#include "sim/receive_domain.h"
 #include "sim/shared_receives.h"
 #include "sim/side.h"
 #include "sim/unreliable_end.h"
@@ -29,14 +30,27 @@ constexpr std::size_t kWords = 6;
 Process::Process(World& world, std::size_t index)
     : world_(world), index_(index), name_(fmt::format("p{}", index)) {
   for (std::uint32_t i = 0; i < world.plan().shared_queues; ++i) {
-    shared_receives_.push_back(std::make_unique<SharedReceives>(world, *this, i));
+    shared_receives_.push_back(
+        std::make_unique<SharedReceives>(world, *this, SharedReceives::Type::kBasic, i));
   }
+  make_numbered();
   for (std::uint32_t i = 0; i < world.plan().datagram_pairs; ++i) {
     datagram_ends_.push_back(std::make_unique<DatagramEnd>(world, *this, i));
   }
 }
 
 Process::~Process() = default;
+
+void Process::make_numbered() {
+  const std::uint32_t count = world_.plan().numbered_queues;
+  if (count != 0) domain_ = std::make_unique<ReceiveDomain>(world_, *this);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const bool foreign = i != 0 && world_.random().below(2) == 0;
+    const auto type = foreign ? SharedReceives::Type::kForeign : SharedReceives::Type::kNumbered;
+    shared_receives_.push_back(std::make_unique<SharedReceives>(world_, *this, type, i));
+    numbered_.push_back(shared_receives_.back().get());
+  }
+}
 
 void Process::main() {
   open();
@@ -117,6 +131,7 @@ void Process::open() {
   }
   open_cqs();
   world_.scheduler().spawn(index_, name_ + " events", [this] { watch_events(); });
+  if (domain_) domain_->open();
   for (const auto& receives : shared_receives_) receives->open();
   for (const auto& end : datagram_ends_) end->open();
   down_ = false;
@@ -197,6 +212,7 @@ void Process::watch_events() {
 }
 
 void Process::note_event(const ibv_async_event& event) {
+  if (domain_ && domain_->note(event)) return;
   if (event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED) {
     const auto receives = std::ranges::find(shared_receives_, event.element.srq,
                                             [](const auto& each) { return each->queue(); });
@@ -209,13 +225,20 @@ void Process::note_event(const ibv_async_event& event) {
   world_.trace().line(world_.now(), name_, "event: {} of qp {:#08x}",
                       ibv_event_type_str(event.event_type), number);
   ++events_[{number, static_cast<int>(event.event_type)}];
-  const bool shares = event.element.qp->srq != nullptr;
+  const bool shares =
+      event.element.qp->srq != nullptr || event.element.qp->qp_type == IBV_QPT_XRC_RECV;
   const bool known =
       event.event_type == IBV_EVENT_COMM_EST || event.event_type == IBV_EVENT_SQ_DRAINED ||
       event.event_type == IBV_EVENT_QP_ACCESS_ERR || event.event_type == IBV_EVENT_QP_REQ_ERR ||
       event.event_type == IBV_EVENT_QP_FATAL ||
       (event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && shares);
   if (!known) world_.fail(fmt::format("{}: event {}", name_, static_cast<int>(event.event_type)));
+}
+
+std::span<DatagramEnd* const> Process::members(const wire::Address& group) const {
+  const auto found = groups_.find(group);
+  if (found == groups_.end()) return {};
+  return found->second;
 }
 
 std::uint32_t Process::events_of(std::uint32_t qp_number, ibv_event_type type) const {
@@ -246,7 +269,10 @@ bool Process::poll(ibv_cq* cq) {
   if (count < 0 || count > most) {
     world_.fail(fmt::format("{}: ibv_poll_cq returned {}", name_, count));
   }
-  for (int i = 0; i < count; ++i) handle(completions[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < count; ++i) {
+    polled_ = cq;
+    handle(completions[static_cast<std::size_t>(i)]);
+  }
   return count > 0;
 }
 
@@ -334,6 +360,7 @@ void Process::close() {
   for (const auto& end : datagram_ends_) end->close(false);
   for (UnreliableEnd* end : unreliable_ends_) end->destroy();
   for (const auto& receives : shared_receives_) receives->close(false);
+  if (domain_) domain_->close(false);
   check_words();
   stop_threads();
   world_.check_memory("at the end");
@@ -370,6 +397,7 @@ void Process::crash() {
   for (const auto& end : datagram_ends_) end->close(true);
   for (UnreliableEnd* end : unreliable_ends_) end->crash();
   for (const auto& receives : shared_receives_) receives->close(true);
+  if (domain_) domain_->close(true);
   for (const Cq& cq : cqs_) {
     ibv_destroy_cq(cq.cq);
     if (cq.channel != nullptr) ibv_destroy_comp_channel(cq.channel);

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 namespace verbena::sim {
 
 class DatagramEnd;
+class ReceiveDomain;
 class SharedReceives;
 class UnreliableEnd;
 
@@ -47,6 +49,7 @@ class Process {
   [[nodiscard]] Arena& arena() { return world_.arena(index_); }
   [[nodiscard]] ibv_context* context() const { return context_; }
   [[nodiscard]] ibv_pd* pd() const { return pd_; }
+  [[nodiscard]] ibv_pd* other_pd() const { return other_pd_; }
   [[nodiscard]] std::uint32_t lkey() const { return whole_->lkey; }
   [[nodiscard]] wire::Address address() const { return world_.address_of(index_); }
   [[nodiscard]] std::size_t cq_count() const { return cqs_.size(); }
@@ -62,9 +65,20 @@ class Process {
     return datagram_ends_;
   }
 
+  /// Which datagram ends are attached to a multicast group, in the order in which they were.
+  [[nodiscard]] std::span<DatagramEnd* const> members(const wire::Address& group) const;
+  void join(const wire::Address& group, DatagramEnd& end) { groups_[group].push_back(&end); }
+  void leave(const wire::Address& group, DatagramEnd& end) { std::erase(groups_[group], &end); }
+
   [[nodiscard]] SharedReceives& shared_receives(std::size_t index) {
     return *shared_receives_[index];
   }
+  /// The receive queues that XRC requests name; the first one is of pd().
+  [[nodiscard]] std::span<SharedReceives* const> numbered() const { return numbered_; }
+  /// To be asked for only when there are such queues.
+  [[nodiscard]] ReceiveDomain& domain() const { return *domain_; }
+  /// From which the completion comes that is handled now.
+  [[nodiscard]] const ibv_cq* polled() const { return polled_; }
 
   /// Memory regions that grant less than their bytes seem to: for misdeeds.
   struct Region {
@@ -100,6 +114,7 @@ class Process {
   void open();
   void make_region(Region& region, ibv_pd* pd, std::uint32_t size, int access);
   void make_words();
+  void make_numbered();
   void open_cqs();
   void close();
   void crash();
@@ -132,8 +147,12 @@ class Process {
   std::vector<Cq> cqs_;
   std::vector<Side*> sides_;
   std::map<std::uint32_t, Side*> sides_by_number_;
-  std::vector<std::unique_ptr<SharedReceives>> shared_receives_;
+  std::unique_ptr<ReceiveDomain> domain_;                         ///< null without numbered queues
+  std::vector<std::unique_ptr<SharedReceives>> shared_receives_;  ///< the numbered ones last
+  std::vector<SharedReceives*> numbered_;
+  const ibv_cq* polled_ = nullptr;
   std::vector<std::unique_ptr<DatagramEnd>> datagram_ends_;
+  std::map<wire::Address, std::vector<DatagramEnd*>> groups_;
   std::vector<UnreliableEnd*> unreliable_ends_;
   std::map<std::pair<std::uint32_t, int>, std::uint32_t> events_;
   bool restart_requested_ = false;

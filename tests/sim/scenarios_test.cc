@@ -76,6 +76,23 @@ TEST(Scenario, ReceivesAreShared) {
   EXPECT_GE(sum.last_receives, 10U);
 }
 
+std::uint64_t misdeeds_of(const RunCounters& sum, Misdeed misdeed) {
+  return sum.misdeeds[static_cast<std::size_t>(misdeed)];
+}
+
+TEST(Scenario, RequestsNameTheQueuesOfADomain) {
+  const RunCounters sum = run_bent(1, 16, [](Plan& plan) {
+    plan.numbered_queues = 3;
+    plan.misdeed_ppm = 20'000;
+  });
+  EXPECT_GE(sum.extended, 50U);
+  EXPECT_GE(sum.numbered_receives, 150U);
+  EXPECT_GE(sum.last_receives, 10U);
+  EXPECT_GE(sum.failed_queues, 2U);
+  EXPECT_GE(misdeeds_of(sum, Misdeed::kStrangeQueue), 3U);
+  EXPECT_GE(misdeeds_of(sum, Misdeed::kForeignQueue), 1U);
+}
+
 // What is repeated on the way comes late, when the window that it names may be another already.
 TEST(Scenario, WindowsComeAndGo) {
   const RunCounters sum = run_bent(1, 12, [](Plan& plan) {
@@ -90,6 +107,13 @@ TEST(Scenario, WindowsComeAndGo) {
   EXPECT_GE(sum.windows_invalidated, 15U);
   EXPECT_GE(sum.windows_invalidated_remotely, 5U);
   EXPECT_GE(sum.windowed, 150U);
+}
+
+TEST(Scenario, GroupsReachEachOfTheirMembers) {
+  const RunCounters sum = run_bent(1, 6, [](Plan& plan) { plan.datagram_pairs = plan.groups = 2; });
+  EXPECT_GE(sum.multicasts, 100U);
+  EXPECT_GE(sum.multicast_arrived, 200U);
+  EXPECT_GE(sum.multicast_blocked, 10U);
 }
 
 TEST(Scenario, UnreliableConnectionsLoseNothingOfThemselves) {
@@ -139,6 +163,7 @@ RunReport run_found(std::uint64_t seed) {
   plan.shared_queues = 0;
   plan.windows = false;
   plan.unreliable_pairs = 0;
+  plan.numbered_queues = plan.groups = 0;
   return run_plan(plan);
 }
 

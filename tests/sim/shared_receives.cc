@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "sim/receive_domain.h"
+
 namespace verbena::sim {
 namespace {
 
@@ -19,10 +21,11 @@ constexpr Duration kEventTime = std::chrono::milliseconds(2);
 
 }  // namespace
 
-SharedReceives::SharedReceives(World& world, Process& process, std::size_t index)
+SharedReceives::SharedReceives(World& world, Process& process, Type type, std::size_t index)
     : world_(world),
       process_(process),
-      name_(fmt::format("{}/srq{}", process.name(), index)),
+      type_(type),
+      name_(fmt::format("{}/{}{}", process.name(), type == Type::kBasic ? "srq" : "xrc", index)),
       longest_(static_cast<std::uint32_t>(world.random().between(1, kLongest))),
       lazy_(world.random().below(2) == 0) {}
 
@@ -40,14 +43,24 @@ void SharedReceives::open() {
   max_sge_ = init.attr.max_sge = static_cast<std::uint32_t>(random.between(1, 4));
   // At creation a limit is not looked at (ibv_create_srq(3)).
   init.attr.srq_limit = static_cast<std::uint32_t>(random.below(3));
-  queue_ = ibv_create_srq(process_.pd(), &init);
-  if (queue_ == nullptr) fail("ibv_create_srq: " + std::string(std::strerror(errno)));
+  queue_ = make(init);
+  if (queue_ == nullptr) fail("it was not created: " + std::string(std::strerror(errno)));
   const ibv_srq_attr attr = query();
   if (attr.max_wr < capacity_ || attr.max_sge < max_sge_ || attr.srq_limit != 0) {
     fail("it is not what was asked for");
   }
   capacity_ = attr.max_wr;
   world_.trace().line(world_.now(), name_, "{} receives of {} bytes", capacity_, longest_);
+}
+
+ibv_srq* SharedReceives::make(ibv_srq_init_attr& init) {
+  lkey_ = foreign() ? process_.domain().other_lkey() : process_.lkey();
+  if (type_ == Type::kBasic) return ibv_create_srq(process_.pd(), &init);
+  cq_ = world_.random().below(process_.cq_count());
+  ibv_pd* const pd = foreign() ? process_.other_pd() : process_.pd();
+  ibv_srq* const made = process_.domain().make_queue(init.attr, pd, process_.cq(cq_));
+  if (made != nullptr) number_ = process_.domain().number_of(made);
+  return made;
 }
 
 void SharedReceives::close(bool crashed) {
@@ -65,7 +78,7 @@ void SharedReceives::close(bool crashed) {
 
 std::size_t SharedReceives::may_be_held() const {
   std::size_t held = 0;
-  for (const ReceiveTaker* taker : takers_) held += taker->may_hold();
+  for (const ReceiveTaker* taker : takers_) held += taker->may_hold(*this);
   return held;
 }
 
@@ -77,7 +90,9 @@ bool SharedReceives::step() {
     case 1: resize_below(); break;
     case 2: post_one_too_many(); break;
     case 3:
-      if (!takers_.empty() && ibv_destroy_srq(queue_) != EBUSY) fail("it is in use and was freed");
+      // Who takes from a numbered one is no user of it.
+      if (type_ != Type::kBasic || takers_.empty()) break;
+      if (ibv_destroy_srq(queue_) != EBUSY) fail("it is in use and was freed");
       break;
     default:
       if (random.below(limit_ == 0 ? 16 : 256) == 0) arm();
@@ -135,7 +150,7 @@ std::vector<ibv_sge> SharedReceives::make_receive() {
   for (std::uint32_t i = 0; i < max_sge_ && left > 0; ++i) {
     const auto size =
         i + 1 == max_sge_ ? left : static_cast<std::uint32_t>(random.between(1, left));
-    sges.push_back({process_.arena().address(range->end() - left), size, process_.lkey()});
+    sges.push_back({process_.arena().address(range->end() - left), size, lkey_});
     left -= size;
   }
   waiting_.push_back(std::move(work));
@@ -156,10 +171,11 @@ void SharedReceives::post_one_too_many() {
 ReceiveWork SharedReceives::take(std::uint64_t id, const ReceiveTaker& taker) {
   const auto found = std::ranges::find(waiting_, id, &ReceiveWork::id);
   if (found == waiting_.end()) fail(fmt::format("receive {} completes and is not posted", id));
-  if (taker.may_hold() == 0) fail(fmt::format("receive {} completes, and no message came", id));
+  if (taker.may_hold(*this) == 0)
+    fail(fmt::format("receive {} completes, and no message came", id));
   // They are taken in order. Earlier ones that did not complete are with others.
   const auto earlier = static_cast<std::size_t>(found - waiting_.begin());
-  if (earlier > may_be_held() - taker.may_hold()) {
+  if (earlier > may_be_held() - taker.may_hold(*this)) {
     fail(fmt::format("receive {} completes before {} earlier ones", id, earlier));
   }
   ReceiveWork work = std::move(*found);

@@ -3,6 +3,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -15,12 +16,14 @@
 
 namespace verbena::sim {
 
-/// A queue pair that takes from a shared receive queue. What the NIC has taken is seen only when it
+class SharedReceives;
+
+/// A queue pair that takes from shared receive queues. What the NIC has taken is seen only when it
 /// completes; what came in on the wire says how much that can be.
 class ReceiveTaker {
  public:
-  /// Receives that it may have taken and not completed here: never too few.
-  [[nodiscard]] virtual std::size_t may_hold() const = 0;
+  /// Receives of a queue that it may have taken and not completed here: never too few.
+  [[nodiscard]] virtual std::size_t may_hold(const SharedReceives& queue) const = 0;
   /// Those of them that it certainly has taken.
   [[nodiscard]] virtual std::size_t must_hold() const = 0;
 
@@ -32,10 +35,15 @@ class ReceiveTaker {
 };
 
 /// A shared receive queue of a process: what was posted to it, that it is taken in that order, and
-/// the limit below which an event must come, once.
+/// the limit below which an event must come, once. A numbered one is XRC's.
 class SharedReceives {
  public:
-  SharedReceives(World& world, Process& process, std::size_t index);
+  enum class Type : std::uint8_t {
+    kBasic,
+    kNumbered,
+    kForeign,  ///< numbered, and of another protection domain than the process's connections
+  };
+  SharedReceives(World& world, Process& process, Type type, std::size_t index);
   SharedReceives(const SharedReceives&) = delete;
   SharedReceives& operator=(const SharedReceives&) = delete;
 
@@ -46,6 +54,14 @@ class SharedReceives {
   bool step();
 
   [[nodiscard]] ibv_srq* queue() const { return queue_; }
+  /// 0 for a basic one, as in packets that name none.
+  [[nodiscard]] std::uint32_t number() const { return number_; }
+  [[nodiscard]] bool foreign() const { return type_ == Type::kForeign; }
+  /// Of a numbered one, the process's completion queue that it completes to.
+  [[nodiscard]] std::size_t cq() const { return cq_; }
+  [[nodiscard]] bool holds(std::uint64_t id) const {
+    return std::ranges::find(waiting_, id, &ReceiveWork::id) != waiting_.end();
+  }
   /// Of a message for any of its receives, in every life of the process.
   [[nodiscard]] std::uint32_t longest() const { return longest_; }
   void attach(const ReceiveTaker& taker) { takers_.push_back(&taker); }
@@ -60,6 +76,7 @@ class SharedReceives {
   void limit_reached();
 
  private:
+  [[nodiscard]] ibv_srq* make(ibv_srq_init_attr& init);
   [[nodiscard]] std::size_t may_be_held() const;
   bool post();
   void post_one_too_many();
@@ -74,10 +91,14 @@ class SharedReceives {
 
   World& world_;
   Process& process_;
+  Type type_;
   std::string name_;
   std::uint32_t longest_;
   bool lazy_;
   ibv_srq* queue_ = nullptr;
+  std::uint32_t number_ = 0;
+  std::size_t cq_ = 0;
+  std::uint32_t lkey_ = 0;
   std::uint32_t capacity_ = 0;
   std::uint32_t max_sge_ = 0;
   std::vector<const ReceiveTaker*> takers_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,8 +20,8 @@
 
 namespace verbena::sim {
 
-/// One end of a reliable connection: its queue pair, what was posted to it, and what must come of
-/// that.
+/// One end of a reliable connection: its queue pair, or with XRC the two that it has for either
+/// direction, what was posted, and what must come of that.
 class Side final : public ReceiveTaker {
  public:
   Side(World& world, Process& process, Connection& connection, int which);
@@ -45,7 +46,7 @@ class Side final : public ReceiveTaker {
     return state_ == State::kDown && peer_->state_ == State::kDown;
   }
 
-  [[nodiscard]] std::size_t may_hold() const override;
+  [[nodiscard]] std::size_t may_hold(const SharedReceives& queue) const override;
   [[nodiscard]] std::size_t must_hold() const override { return 0; }
 
  private:
@@ -72,24 +73,39 @@ class Side final : public ReceiveTaker {
     std::size_t receive_cq = 0;
     std::uint32_t unsignaled_ppm = 0;
     std::optional<std::size_t> shared{};  ///< the shared queue that our receives come from
+    bool extended = false;                ///< XRC: they come from the numbered ones
   };
 
-  // side_setup.cc: life
+  // side_agree.cc
   void agree();
+  [[nodiscard]] bool agree_transport();
   void agree_retries(Terms& terms, bool lossy);
+  void agree_receives(Terms& terms);
+  void agree_patience();
+
+  // side_setup.cc
   void create();
+  void begin_epoch();
+  void make_queue_pairs();
+  void make_own_pair();
+  void to_init();
   void try_wrong_things_in_init();
   void connect();
+  void watch();
   void to_rtr();
   void to_rts();
+  [[nodiscard]] std::vector<ibv_qp*> queue_pairs() const;
   void make_zone();
   void drop_zone();
+  void check_state(ibv_qp* qp, ibv_qp_state expected);
+
+  // side_ending.cc
   void drain();
   void take_flushed();
   void finish_epoch();
   void resolve();
   void tear_down();
-  void check_state(ibv_qp_state expected);
+  void forget_flows();
   [[nodiscard]] bool may_close() const;
   void check_deadlines();
   [[nodiscard]] Duration patience() const;
@@ -125,9 +141,20 @@ class Side final : public ReceiveTaker {
   [[nodiscard]] std::int64_t credit() const;
   void drain_send_queue();
 
+  // side_extended.cc
+  void make_extended_pair();
+  void leave_numbered();
+  void try_wrong_things_extended();
+  void name_queue(SendWork& work);
+  [[nodiscard]] std::uint32_t longest_message(const SendWork& work) const;
+  [[nodiscard]] std::size_t receive_cq(const SendWork& message) const;
+  [[nodiscard]] ReceiveWork take_numbered(std::uint64_t id);
+  void name_strange_queue(SendWork& work);
+  [[nodiscard]] bool name_foreign_queue(SendWork& work);
+  void post_astray(SendWork work);
+  [[nodiscard]] bool post_to_narrow(SendWork work);
+
   // side_receives.cc
-  void agree_receives(Terms& terms);
-  void agree_patience();
   bool post_receives();
   void post_receive();
   void refuse_own_receive();
@@ -137,6 +164,7 @@ class Side final : public ReceiveTaker {
   void receive_message(const ReceiveWork& work, const ibv_wc& completion);
   void fail_receive(const ReceiveWork& work, ibv_wc_status status);
   void settle_receive(const ReceiveWork& work, const Data& maybe);
+  [[nodiscard]] std::deque<Message>::iterator next_message(const ReceiveWork& work);
   void check_last_receive();
 
   // side_windows.cc
@@ -178,6 +206,7 @@ class Side final : public ReceiveTaker {
 
   // side_misdeed.cc
   bool maybe_misdeed();
+  [[nodiscard]] Misdeed choose_misdeed();
   [[nodiscard]] bool do_misdeed(Misdeed misdeed);
   [[nodiscard]] std::optional<Kind> choose_wrong_kind(Misdeed misdeed);
   void name_lost(SendWork& work);
@@ -223,6 +252,8 @@ class Side final : public ReceiveTaker {
   std::uint32_t sq_psn_ = 0;
   ibv_qp* qp_ = nullptr;
   std::uint32_t qp_number_ = 0;
+  ibv_qp* target_ = nullptr;  ///< that the peer's requests reach: the same one, but for XRC
+  std::uint32_t target_number_ = 0;
   bool reuse_ = false;  ///< the queue pair is in RESET and will serve the next epoch
   std::uint32_t granted_send_depth_ = 0;
 
@@ -239,7 +270,8 @@ class Side final : public ReceiveTaker {
   std::deque<SendWork> sends_;
   std::deque<ReceiveWork> receives_;
   std::deque<Message> inbound_;  ///< messages of the peer that we must get
-  std::uint64_t received_ = 0;   ///< receives from the shared queue that completed
+  /// Receives from shared queues that completed.
+  std::map<const SharedReceives*, std::uint64_t> received_;
   std::uint64_t next_number_ = 1;
   std::uint32_t next_psn_ = 0;
   std::uint64_t last_success_ = 0;

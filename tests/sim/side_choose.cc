@@ -84,10 +84,11 @@ SendWork Side::make_work(Kind kind) {
   work.fence = random().below(8) == 0;
   work.immediate = static_cast<std::uint32_t>(random().next());
   work.posted = world_.now();
+  name_queue(work);
   unsignaled_ = work.signaled || terms_.signal_all ? 0 : unsignaled_ + 1;
   switch (kind) {
     case Kind::kSend:
-    case Kind::kSendImm: make_message(work, peer_->terms_.receive_size); break;
+    case Kind::kSendImm: make_message(work, longest_message(work)); break;
     case Kind::kWrite:
     case Kind::kWriteImm: make_write(work); break;
     case Kind::kRead: make_read(work); break;

@@ -34,7 +34,11 @@ ibv_wc_opcode opcode_of(Kind kind) {
 }  // namespace
 
 void Side::complete(const ibv_wc& completion) {
-  if ((completion.wr_id & 1) != 0) return complete_receive(completion);
+  const bool received = (completion.wr_id & 1) != 0;
+  if (completion.qp_num != (received ? target_number_ : qp_number_)) {
+    fail(fmt::format("completion {} names qp {:#x}", completion.wr_id, completion.qp_num));
+  }
+  if (received) return complete_receive(completion);
   complete_send(completion);
 }
 
@@ -159,11 +163,11 @@ void Side::fail_send(SendWork& work, ibv_wc_status status) {
                                                                     : IBV_EVENT_QP_FATAL;
     if (peer_->process_.up() && peer_->state_ == State::kReady &&
         world_.now() > world_.scheduler().paused_until(peer_->process_.index()) &&
-        !peer_->process_.had_event(peer_->qp_number_, event)) {
+        !peer_->process_.had_event(peer_->target_number_, event)) {
       fail(fmt::format("the responder refused send {} and raised no event", work.id));
     }
   }
-  if (first) check_state(IBV_QPS_ERR);
+  if (first) check_state(qp_, IBV_QPS_ERR);
   if (work.word >= 0) {
     note_change(work, work.number >= never_from_ ? Word::Change::Known::kNever
                                                  : Word::Change::Known::kMaybe);
@@ -194,6 +198,8 @@ bool Side::may_fail_with(const SendWork& work, ibv_wc_status status) const {
                                     peer_->bad_receive_;
   switch (status) {
     case IBV_WC_WR_FLUSH_ERR:
+      // What becomes of an XRC target leaves the queue pair that sends alone.
+      if (terms_.extended) return connection_.broken;
       // Our own queue pair went to ERR: by us, or because we refused a request of the peer's.
       return connection_.broken || peer_->doomed_ || bad_receive_ || receive_failed_;
     case IBV_WC_RETRY_EXC_ERR: {
@@ -228,10 +234,11 @@ void Side::note_change(const SendWork& work, Word::Change::Known known) {
 
 /// The receiver has the message's completion now, and if its thread sleeps, an event.
 void Side::expect_notice(const SendWork& work) {
-  const Notice notice = peer_->process_.notice(peer_->terms_.receive_cq);
+  if (peer_->state_ != State::kReady || work.unseen) return;
+  const Notice notice = peer_->process_.notice(peer_->receive_cq(work));
   if (notice == Notice::kPoll || (notice == Notice::kSolicited && !work.solicited)) return;
-  if (peer_->state_ != State::kReady || peer_->inbound_.empty()) return;
-  if (peer_->inbound_.front().number > work.number) return;  // it has it
+  const auto waits = std::ranges::find(peer_->inbound_, work.number, &Message::number);
+  if (waits == peer_->inbound_.end()) return;  // it has it
   peer_->notifies_.push_back({work.number, world_.now() + kNoticeTime});
 }
 

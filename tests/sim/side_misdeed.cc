@@ -28,16 +28,26 @@ bool Side::maybe_misdeed() {
   if (starves_) return post_starved();
   if (epoch_operations_ < 5 || !random().chance_ppm(world_.plan().misdeed_ppm * 4)) return false;
   if (!can_misbehave()) return false;
-  const Misdeed last = static_cast<Misdeed>(
-      std::to_underlying(world_.plan().windows ? Misdeed::kMisdeeds : Misdeed::kStaleWindow) - 1);
   // Many a misdeed is not possible here and now.
   for (int tries = 0; tries < kMisdeedTries; ++tries) {
-    const std::uint64_t chosen = random().between(1, static_cast<std::uint64_t>(last));
-    if (!do_misdeed(static_cast<Misdeed>(chosen))) continue;
-    ++world_.counters().misdeeds[chosen];
+    const Misdeed chosen = choose_misdeed();
+    if (!do_misdeed(chosen)) continue;
+    ++world_.counters().misdeeds[std::to_underlying(chosen)];
     return true;
   }
   return false;
+}
+
+Misdeed Side::choose_misdeed() {
+  const auto choose = [&](Misdeed first, Misdeed end) {
+    const std::uint64_t count = std::to_underlying(end) - std::to_underlying(first);
+    return static_cast<Misdeed>(std::to_underlying(first) + random().below(count));
+  };
+  if (terms_.extended && random().below(4) == 0) {
+    return choose(Misdeed::kStrangeQueue, Misdeed::kMisdeeds);
+  }
+  return choose(Misdeed::kUnknownKey,
+                world_.plan().windows ? Misdeed::kStrangeQueue : Misdeed::kStaleWindow);
 }
 
 bool Side::do_misdeed(Misdeed misdeed) {
@@ -68,11 +78,16 @@ bool Side::do_misdeed(Misdeed misdeed) {
       if (terms_.prompt && credit() <= 0) return false;
       if (peer_->bad_receive_ || peer_->starving_peer_) return false;
       work.kind = random().below(2) == 0 ? Kind::kSend : Kind::kSendImm;
-      work.length =
-          peer_->terms_.receive_size + 32 + static_cast<std::uint32_t>(random().below(3000));
+      name_queue(work);
+      work.length = longest_message(work) + 32 + static_cast<std::uint32_t>(random().below(3000));
       add_source(work);
       post_doomed(std::move(work), IBV_WC_REM_INV_REQ_ERR, true);
       return true;
+    case Misdeed::kStrangeQueue:
+      if (random().below(2) == 0) return wrong_remote(misdeed, work);
+      post_astray(std::move(work));
+      return true;
+    case Misdeed::kFailedQueue: return post_to_narrow(std::move(work));
     default: return wrong_remote(misdeed, work);
   }
 }
@@ -151,6 +166,13 @@ bool Side::wrong_remote(Misdeed misdeed, SendWork& work) {
     case Misdeed::kWriteOnly: in(peer_->process_.write_only()); break;
     case Misdeed::kOtherDomain: in(peer_->process_.other_domain()); break;
     case Misdeed::kRemoteLost: name_lost(work); break;
+    case Misdeed::kForeignQueue:
+      if (!name_foreign_queue(work)) return false;
+      break;
+    case Misdeed::kStrangeQueue:
+      name_strange_queue(work);
+      expected = IBV_WC_REM_INV_REQ_ERR;
+      break;
     case Misdeed::kQueuePairForbids: expected = IBV_WC_REM_INV_REQ_ERR; break;
     case Misdeed::kMisaligned:
       work.remote_address += random().between(1, 7);
@@ -252,6 +274,9 @@ bool Side::go_silent() {
 
 /// Posts what will fail, and more behind it that will be flushed.
 void Side::post_doomed(SendWork work, ibv_wc_status expected, bool may_execute) {
+  const bool named =
+      work.misdeed == Misdeed::kStrangeQueue || work.misdeed == Misdeed::kFailedQueue;
+  if (!named) name_queue(work);
   work.number = next_number_++;
   number(work);
   never_from_ = work.number;
@@ -293,6 +318,7 @@ void Side::post_dead() {
     work.remote_address = peer_->zone_address_;
     work.rkey = peer_->zone_mr_->rkey;
   }
+  name_queue(work);
   sends_.push_back(work);
   post({work});
 }

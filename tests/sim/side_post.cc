@@ -107,14 +107,15 @@ void Side::drain_send_queue() {
 
 /// What the peer is to get of it.
 void Side::commit(SendWork& work) {
-  if (!is_message(work.kind)) return;
+  if (!is_message(work.kind) || work.unseen) return;
   peer_->inbound_.push_back({.number = work.number,
                              .kind = work.kind,
                              .data = work.kind == Kind::kWriteImm ? nullptr : work.data,
                              .length = work.length,
                              .immediate = work.kind == Kind::kSendInv ? work.rkey : work.immediate,
                              .solicited = work.solicited,
-                             .window = work.window.value_or(0)});
+                             .window = work.window.value_or(0),
+                             .queue = work.queue});
 }
 
 /// Posts requests that are in `sends_` already, in one call but for bindings.
@@ -164,9 +165,12 @@ void Side::fill(ibv_send_wr& wr, const SendWork& work) {
   } else {
     wr.wr.rdma = {.remote_addr = work.remote_address, .rkey = work.rkey};
   }
+  if (terms_.extended) wr.qp_type.xrc.remote_srqn = work.queue_number;
   world_.trace().mix_all(work.id, work.kind, work.length, wr.send_flags);
-  say("send {} #{}: {} {} bytes psn {}{}{}{}{}{}", work.id, work.number, to_string(work.kind),
-      work.length, work.first_psn, work.fence ? " fence" : "", work.inline_data ? " inline" : "",
+  say("send {} #{}: {} {} bytes psn {}{}{}{}{}{}{}", work.id, work.number, to_string(work.kind),
+      work.length, work.first_psn,
+      terms_.extended ? fmt::format(" for {:#08x}", work.queue_number) : "",
+      work.fence ? " fence" : "", work.inline_data ? " inline" : "",
       work.signaled ? "" : " unsignalled", work.solicited ? " solicited" : "",
       work.misdeed != Misdeed::kNone ? " WRONG" : (work.dead ? " dead" : ""));
 }

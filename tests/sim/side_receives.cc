@@ -20,7 +20,8 @@ constexpr Duration kEventTime = std::chrono::milliseconds(1);
 // Posting.
 
 bool Side::post_receives() {
-  if (terms_.shared || starving_peer_ || failed_ || receive_failed_) return false;
+  if (terms_.shared || terms_.extended || starving_peer_ || failed_ || receive_failed_)
+    return false;
   if (receives_.size() >= terms_.receive_depth) return false;
   if (terms_.lazy && receives_.empty()) {
     // Late, by several RNR timers, so that senders have to ask again and again.
@@ -90,15 +91,21 @@ void Side::complete_receive(const ibv_wc& completion) {
   say("receive {}: {}", completion.wr_id, status_name(completion.status));
   const ReceiveWork work = take_receive(completion.wr_id);
   if (completion.status != IBV_WC_SUCCESS) return fail_receive(work, completion.status);
-  if (receive_failed_) fail("a receive succeeds after one that failed");
-  if (inbound_.empty()) fail(fmt::format("receive {} gets a message that nobody sent", work.id));
+  // Of XRC's each queue completes for itself.
+  if (receive_failed_ && !terms_.extended) fail("a receive succeeds after one that failed");
   receive_message(work, completion);
 }
 
+/// The message that must come into the receive.
+std::deque<Message>::iterator Side::next_message(const ReceiveWork& work) {
+  return std::ranges::find(inbound_, work.queue, &Message::queue);
+}
+
 ReceiveWork Side::take_receive(std::uint64_t id) {
+  if (terms_.extended) return take_numbered(id);
   if (terms_.shared) {
     ReceiveWork work = shared().take(id, *this);
-    ++received_;
+    ++received_[&shared()];
     return work;
   }
   if (receives_.empty()) fail(fmt::format("receive {} completes and is not posted", id));
@@ -109,9 +116,13 @@ ReceiveWork Side::take_receive(std::uint64_t id) {
 }
 
 void Side::receive_message(const ReceiveWork& work, const ibv_wc& completion) {
-  const Message message = std::move(inbound_.front());
-  inbound_.pop_front();
-  while (!notifies_.empty() && notifies_.front().number <= message.number) notifies_.pop_front();
+  const auto next = next_message(work);
+  if (next == inbound_.end()) {
+    fail(fmt::format("receive {} gets a message that nobody sent", work.id));
+  }
+  const Message message = std::move(*next);
+  inbound_.erase(next);
+  std::erase_if(notifies_, [&](const Notify& notify) { return notify.number == message.number; });
   const bool write = message.kind == Kind::kWriteImm;
   const auto opcode = write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
   if (completion.opcode != opcode || completion.byte_len != message.length) {
@@ -170,13 +181,16 @@ void Side::fail_receive(const ReceiveWork& work, ibv_wc_status status) {
     // An unsignalled one may have succeeded before, which tells nothing.
     for (const SendWork& send : sends_) {
       const bool tells = send.signaled || terms_.signal_all;
-      if (tells && send.id < work.id && terms_.send_cq == terms_.receive_cq) {
+      const bool ordered = !terms_.extended && terms_.send_cq == terms_.receive_cq;
+      if (tells && send.id < work.id && ordered) {
         fail(fmt::format("receive {} is flushed before send {}", work.id, send.id));
       }
     }
   }
+  if (!first && terms_.extended) fail("two messages were coming in at once");
   // A message that was coming in may have left a part of itself in the first one.
-  const Data& coming = inbound_.empty() ? peer_->doomed_data_ : inbound_.front().data;
+  const auto next = next_message(work);
+  const Data& coming = next == inbound_.end() ? peer_->doomed_data_ : next->data;
   settle_receive(work, first ? coming : nullptr);
   receive_failed_ = true;
   connection_.broken = true;
@@ -184,46 +198,32 @@ void Side::fail_receive(const ReceiveWork& work, ibv_wc_status status) {
 
 // From a shared queue.
 
-/// Whether the epoch's receives come from a shared queue, which has a length of its own.
-void Side::agree_receives(Terms& terms) {
-  const std::uint32_t queues = world_.plan().shared_queues;
-  if (queues == 0) return;
-  if (!reuse_) {
-    terms.shared.reset();
-    if (random().below(3) != 0) terms.shared = random().below(queues);
-  }
-  if (terms.shared) terms.receive_size = process_.shared_receives(*terms.shared).longest();
-}
-
 /// To be asked for only when there is one.
 SharedReceives& Side::shared() const { return process_.shared_receives(terms_.shared.value_or(0)); }
 
-/// One end's messages may use up what another's need: who sends to it has all patience.
-void Side::agree_patience() {
-  if (!peer_->terms_.shared) return;
-  terms_.prompt = false;
-  terms_.rnr_retry = 7;
-}
-
-std::size_t Side::may_hold() const {
-  const std::uint64_t begun = world_.checker().messages_begun(process_.address(), qp_number_);
-  return begun - std::min(begun, received_);
+std::size_t Side::may_hold(const SharedReceives& queue) const {
+  const std::uint64_t begun =
+      world_.checker().messages_begun(process_.address(), target_number_, queue.number());
+  const auto received = received_.find(&queue);
+  return begun - (received == received_.end() ? 0 : std::min(begun, received->second));
 }
 
 void Side::refuse_own_receive() {
-  ibv_recv_wr wr{};
-  ibv_recv_wr* bad = nullptr;
-  if (ibv_post_recv(qp_, &wr, &bad) != EINVAL || bad != &wr) {
-    fail("a receive was taken beside the shared queue");
+  for (ibv_qp* const qp : queue_pairs()) {
+    ibv_recv_wr wr{};
+    ibv_recv_wr* bad = nullptr;
+    if (ibv_post_recv(qp, &wr, &bad) != EINVAL || bad != &wr) {
+      fail("a receive was taken beside the shared queue");
+    }
   }
 }
 
 /// The queue pair was in ERR for a while: it has said that it takes no more, once.
 void Side::check_last_receive() {
-  if (!terms_.shared || qp_ == nullptr) return;
+  if ((!terms_.shared && !terms_.extended) || qp_ == nullptr) return;
   const Time ready = world_.scheduler().paused_until(process_.index());
   if (world_.now() < ready + kEventTime) return;
-  if (process_.events_of(qp_number_, IBV_EVENT_QP_LAST_WQE_REACHED) != 1) {
+  if (process_.events_of(target_number_, IBV_EVENT_QP_LAST_WQE_REACHED) != 1) {
     fail("not one event that the last receive was reached");
   }
   ++world_.counters().last_receives;

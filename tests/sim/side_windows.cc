@@ -26,7 +26,8 @@ constexpr std::array kRemoteRights = {IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE
 // Life.
 
 void Side::make_windows() {
-  if (!world_.plan().windows) return;
+  // An XRC target binds none, and one of type 2 is for the queue pair that bound it.
+  if (!world_.plan().windows || terms_.extended) return;
   constexpr std::array kTypes = {IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_MW_TYPE_2};
   for (const ibv_mw_type type : kTypes) {
     windows_.emplace_back();

@@ -40,6 +40,22 @@ class SimHost::SimNotifier final : public nic::Notifier {
   bool blocking_ = true;
 };
 
+class SimHost::SimMembership final : public nic::Membership {
+ public:
+  SimMembership(Network& network, const wire::Address& address)
+      : network_(network), address_(address) {}
+
+  [[nodiscard]] Result<void> join(const wire::Address& group) override {
+    network_.join(address_, group);
+    return {};
+  }
+  void leave(const wire::Address& group) override { network_.leave(address_, group); }
+
+ private:
+  Network& network_;
+  wire::Address address_;
+};
+
 void SimHost::set_blocking(int descriptor, bool blocking) {
   const auto found = notifiers_.find(descriptor);
   VERBENA_CHECK(found != notifiers_.end());
@@ -63,7 +79,9 @@ Result<nic::Attachment> SimHost::attach(const wire::Address& address) {
   }
   auto port = network_.attach(address, [this, address] { arrived(address); });
   const auto slot = static_cast<std::uint8_t>(random_.below(64));
-  return nic::Attachment{.slot = slot, .link = stack_(group->second, std::move(port))};
+  return nic::Attachment{.slot = slot,
+                         .link = stack_(group->second, std::move(port)),
+                         .membership = std::make_shared<SimMembership>(network_, address)};
 }
 
 Result<std::unique_ptr<nic::Notifier>> SimHost::make_notifier() {

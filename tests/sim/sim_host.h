@@ -60,6 +60,7 @@ class SimHost final : public nic::Host, public Actor {
 
  private:
   class SimNotifier;
+  class SimMembership;
   struct Driven {
     nic::Nic* nic = nullptr;
     Scheduler::Group group = 0;

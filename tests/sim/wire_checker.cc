@@ -41,6 +41,14 @@ bool is_request(const wire::OpcodeInfo& info) {
          is_read_or_atomic(info);
 }
 
+wire::Transport transport_of(const FlowSpec& spec) {
+  return spec.extended ? wire::Transport::kXrc : wire::Transport::kRc;
+}
+
+bool is_reliable(const wire::OpcodeInfo& info) {
+  return info.transport == wire::Transport::kRc || info.transport == wire::Transport::kXrc;
+}
+
 bool is_response_with_data(const wire::OpcodeInfo& info) {
   return info.operation == wire::Operation::kReadResponse ||
          info.operation == wire::Operation::kAtomicAcknowledge;
@@ -136,10 +144,12 @@ std::uint32_t WireChecker::high_psn(const wire::Address& local, std::uint32_t lo
   return found == flows_.end() ? 0 : found->second.high;
 }
 
-std::uint64_t WireChecker::messages_begun(const wire::Address& local,
-                                          std::uint32_t local_qp) const {
+std::uint64_t WireChecker::messages_begun(const wire::Address& local, std::uint32_t local_qp,
+                                          std::uint32_t queue) const {
   const auto found = flows_.find({local, local_qp});
-  return found == flows_.end() ? 0 : found->second.begun;
+  if (found == flows_.end()) return 0;
+  const auto begun = found->second.begun.find(queue);
+  return begun == found->second.begun.end() ? 0 : begun->second;
 }
 
 WireChecker::Flow* WireChecker::towards(const wire::Address& from, const wire::Address& to,
@@ -166,7 +176,8 @@ void WireChecker::sent(const wire::Address& from, const wire::Train& train) {
   if (!bth.migration || bth.pkey != 0xFFFF || bth.version != 0) accuse(*flow, "a wrong BTH");
   if (train.path->source != from) accuse(*flow, "a packet with another's source address");
   const wire::OpcodeInfo& info = wire::info(bth.opcode);
-  if (info.transport != wire::Transport::kRc) return;
+  if (!is_reliable(info)) return;
+  if (info.transport != transport_of(flow->spec)) accuse(*flow, "a packet of another transport");
   if (is_request(info)) return sent_request(*flow, train);
   sent_response(*flow, train.head);
 }
@@ -277,7 +288,7 @@ void WireChecker::sent_nak(Flow& flow, const wire::Packet& head) {
 void WireChecker::take_back(Flow& flow, std::uint32_t psn) {
   for (std::uint32_t each = psn; each != flow.expected; each = add(each, 1)) {
     const Flow::Accepted& accepted = flow.accepted[each % kRing];
-    if (accepted.psn == each && accepted.needs_receive) --flow.begun;
+    if (accepted.psn == each && accepted.needs_receive) --flow.begun[accepted.queue];
   }
   flow.expected = psn;
 }
@@ -299,7 +310,7 @@ void WireChecker::received(const wire::Address& at, const wire::Segment& segment
   if (transport == wire::Transport::kUd || transport == wire::Transport::kUc)
     return on_datagram_(at, *packet, segment);
   const auto found = flows_.find({at, packet->bth.destination_qp});
-  if (found == flows_.end() || packet->info().transport != wire::Transport::kRc) return;
+  if (found == flows_.end() || transport != transport_of(found->second.spec)) return;
   Flow& flow = found->second;
   if (segment.path.source != flow.spec.peer || (packet->bth.pkey & 0x7FFF) != 0x7FFF) return;
   if (is_request(packet->info())) return received_request(flow, *packet);
@@ -327,10 +338,12 @@ void WireChecker::received_request(Flow& flow, const wire::Packet& packet) {
   const bool send = info.operation == wire::Operation::kSend;
   const bool needs = send ? begins(info.place) : info.has_immediate && ends(info.place);
   for (std::uint32_t i = 0; i < span; ++i) {
-    flow.accepted[add(psn, i) % kRing] = {
-        .psn = add(psn, i), .msn = flow.msn, .needs_receive = needs};
+    flow.accepted[add(psn, i) % kRing] = {.psn = add(psn, i),
+                                          .msn = flow.msn,
+                                          .needs_receive = needs,
+                                          .queue = packet.xrceth.srq_number};
   }
-  if (needs) ++flow.begun;
+  if (needs) ++flow.begun[packet.xrceth.srq_number];
   flow.expected = add(psn, span);
   if (distance(flow.expected, flow.furthest) > 0) flow.furthest = flow.expected;
 }

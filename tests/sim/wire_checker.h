@@ -31,6 +31,7 @@ struct FlowSpec {
   std::uint32_t max_rd_atomic = 1;
   std::uint32_t rnr_retry = 7;  ///< 7 is for ever
   bool shares = false;          ///< our receives come from a shared queue
+  bool extended = false;        ///< XRC: one end sends, the other's receives are numbered ones
 };
 
 /// Sits on top of every NIC's links and sees exactly what the NIC sends and gets. It knows the
@@ -67,9 +68,10 @@ class WireChecker {
   /// One beyond the highest PSN that was sent.
   [[nodiscard]] std::uint32_t high_psn(const wire::Address& local, std::uint32_t local_qp) const;
 
-  /// So many messages that take a receive have come at most, as far as that.
-  [[nodiscard]] std::uint64_t messages_begun(const wire::Address& local,
-                                             std::uint32_t local_qp) const;
+  /// So many messages that take a receive have come at most, as far as that. `queue` is the number
+  /// that they name, 0 where they name none.
+  [[nodiscard]] std::uint64_t messages_begun(const wire::Address& local, std::uint32_t local_qp,
+                                             std::uint32_t queue) const;
 
   [[nodiscard]] std::uint64_t corrupt() const { return corrupt_; }
   [[nodiscard]] std::uint64_t retransmitted() const { return retransmitted_; }
@@ -104,11 +106,13 @@ class WireChecker {
     std::uint32_t expected = 0;
     std::uint32_t furthest = 0;  ///< the highest that `expected` ever was
     std::uint32_t msn = 0;
-    std::uint64_t begun = 0;  ///< messages that take a receive, up to where they take it
+    /// Messages that take a receive, up to where they take it, by the queue that they name.
+    std::map<std::uint32_t, std::uint64_t> begun{};
     struct Accepted {
       std::uint32_t psn = ~0U;
       std::uint32_t msn = 0;
       bool needs_receive = false;
+      std::uint32_t queue = 0;
     };
     std::vector<Accepted> accepted{};
     std::optional<std::uint32_t> nak_psn{};  ///< of the last NAK or RNR NAK

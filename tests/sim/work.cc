@@ -34,7 +34,10 @@ std::string_view to_string(Misdeed misdeed) {
       "other's window",
       "binding",
       "local invalidation",
-      "remote invalidation"};
+      "remote invalidation",
+      "strange queue",
+      "foreign queue",
+      "failed queue"};
   return kNames[static_cast<std::size_t>(misdeed)];
 }
 

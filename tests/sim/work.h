@@ -46,12 +46,17 @@ enum class Misdeed : std::uint8_t {
   kBinding,             ///< of a window to what it must not be bound to
   kLocalInvalidation,   ///< of a key that cannot be invalidated
   kRemoteInvalidation,  ///< the same by a message
+  // With XRC.
+  kStrangeQueue,  ///< the number that the request names is of no queue of the domain
+  kForeignQueue,  ///< the queue's protection domain is another than the key's
+  kFailedQueue,   ///< the queue fails with its completion queue, or has
   kMisdeeds,
 };
 /// Of a long READ the first parts may be answered before the one that is refused.
 [[nodiscard]] constexpr bool names_remote_memory(Misdeed misdeed) {
   return misdeed <= Misdeed::kQueuePairForbids ||
-         (misdeed >= Misdeed::kStaleWindow && misdeed <= Misdeed::kOthersWindow);
+         (misdeed >= Misdeed::kStaleWindow && misdeed <= Misdeed::kOthersWindow) ||
+         (misdeed >= Misdeed::kStrangeQueue && misdeed <= Misdeed::kForeignQueue);
 }
 [[nodiscard]] std::string_view to_string(Misdeed misdeed);
 
@@ -76,6 +81,10 @@ inline constexpr std::size_t kKinds = 10;
 [[nodiscard]] constexpr bool is_message(Kind kind) {
   return kind == Kind::kSend || kind == Kind::kSendImm || kind == Kind::kWriteImm ||
          kind == Kind::kSendInv;
+}
+/// Its data go where the receive says.
+[[nodiscard]] constexpr bool is_send(Kind kind) {
+  return is_message(kind) && kind != Kind::kWriteImm;
 }
 /// Done by the requester's NIC alone.
 [[nodiscard]] constexpr bool is_local(Kind kind) {
@@ -125,6 +134,9 @@ struct SendWork {
   std::uint32_t rkey = 0;               ///< that is used, or invalidated
   std::optional<std::size_t> window{};  ///< of ours that it changes, or of the peer that it uses
   Binding binding{};
+  std::optional<std::size_t> queue{};  ///< XRC: of the peer's numbered ones, that it names
+  std::uint32_t queue_number = 0;
+  bool unseen = false;  ///< it completes at the peer, where nobody looks
   std::uint32_t first_psn = 0;
   std::uint32_t psn_count = 0;
   /// READ: later requests that may have executed before memory was read, by offset in `data`.
@@ -136,8 +148,9 @@ struct SendWork {
 struct ReceiveWork {
   std::uint64_t id = 0;
   std::uint32_t length = 0;
-  std::uint64_t order = 0;  ///< among all posts of the run
-  bool bad_key = false;     ///< or its memory is lost
+  std::uint64_t order = 0;             ///< among all posts of the run
+  bool bad_key = false;                ///< or its memory is lost
+  std::optional<std::size_t> queue{};  ///< XRC: the numbered one that it was posted to
   BufferPtr buffer{};
   std::vector<Piece> pieces{};
 };
@@ -150,7 +163,8 @@ struct Message {
   std::uint32_t length = 0;
   std::uint32_t immediate = 0;  ///< or the key that it invalidates
   bool solicited = false;
-  std::size_t window = 0;  ///< that has the key
+  std::size_t window = 0;              ///< that has the key
+  std::optional<std::size_t> queue{};  ///< XRC: that it is for
 };
 
 /// A flag of the C ABI, or none.

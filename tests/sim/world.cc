@@ -175,6 +175,10 @@ void World::arrived(const wire::Address& at, const wire::Packet& packet,
   const bool connected = packet.info().transport == wire::Transport::kUc;
   for (const auto& process : processes_) {
     if (process->address() != at) continue;
+    if (packet.bth.destination_qp == wire::kMulticastQp) {
+      if (!connected) arrived_for_group(*process, packet, segment);
+      continue;
+    }
     for (const auto& end : process->datagram_ends()) {
       const bool meant = !connected && end->number() == packet.bth.destination_qp;
       if (meant) end->arrived(packet, segment);
@@ -186,6 +190,21 @@ void World::arrived(const wire::Address& at, const wire::Packet& packet,
   }
 }
 
+/// Each member gets a copy, the sender too, unless it wants none of its own.
+void World::arrived_for_group(const Process& process, const wire::Packet& packet,
+                              const wire::Segment& segment) {
+  for (DatagramEnd* const end : process.members(segment.path.destination)) {
+    const bool own =
+        segment.path.source == process.address() && packet.deth.source_qp == end->number();
+    if (own && end->blocks_own()) {
+      ++counters_.multicast_blocked;
+      continue;
+    }
+    ++counters_.multicast_arrived;
+    end->arrived(packet, segment);
+  }
+}
+
 World::~World() { compat::clear_devices(); }
 
 wire::Address World::address_of(std::size_t process) const {
@@ -193,6 +212,16 @@ wire::Address World::address_of(std::size_t process) const {
   if (!plan_.ipv6) return wire::Address::from_ipv4(0x0A4D0000U | number);
   wire::Address address;
   address.gid[0] = std::byte{0xFD};
+  address.gid[15] = static_cast<std::byte>(number);
+  return address;
+}
+
+wire::Address World::group_address(std::size_t group) const {
+  const auto number = static_cast<std::uint32_t>(group + 1);
+  if (!plan_.ipv6) return wire::Address::from_ipv4(0xEF4D0000U | number);
+  wire::Address address;
+  address.gid[0] = std::byte{0xFF};
+  address.gid[1] = std::byte{0x0E};
   address.gid[15] = static_cast<std::byte>(number);
   return address;
 }
@@ -319,7 +348,8 @@ void World::forge() {
   path.destination = victim.process_.address();
   path.source_port = wire::kRoceUdpPort;
   wire::Packet packet;
-  packet.bth.opcode = wire::Opcode::kRcAcknowledge;
+  packet.bth.opcode =
+      victim.terms_.extended ? wire::Opcode::kXrcAcknowledge : wire::Opcode::kRcAcknowledge;
   packet.bth.destination_qp = victim.qp_number_;
   const std::uint32_t high = checker_.high_psn(path.destination, victim.qp_number_);
   packet.bth.psn = (high + wire::kMask24) & wire::kMask24;  // would acknowledge everything

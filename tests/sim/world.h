@@ -31,6 +31,9 @@ struct RunCounters {
   std::uint64_t operations = 0;  ///< send requests posted
   std::uint64_t receives = 0;
   std::uint64_t datagrams = 0;
+  std::uint64_t multicasts = 0;         ///< of those, for a group
+  std::uint64_t multicast_arrived = 0;  ///< their copies, for members
+  std::uint64_t multicast_blocked = 0;  ///< by their sender
   std::uint64_t completions = 0;
   std::uint64_t epochs = 0;  ///< connections made
   std::uint64_t packets = 0;
@@ -44,6 +47,10 @@ struct RunCounters {
   std::uint64_t shared_resizes = 0;
   std::uint64_t shared_rnr_naks = 0;  ///< because one was empty
   std::uint64_t last_receives = 0;    ///< IBV_EVENT_QP_LAST_WQE_REACHED
+  // Extended reliable connections (XRC).
+  std::uint64_t extended = 0;           ///< ends of connections made
+  std::uint64_t numbered_receives = 0;  ///< taken
+  std::uint64_t failed_queues = 0;      ///< IBV_EVENT_SRQ_ERR
   // Memory windows.
   std::uint64_t windows_bound = 0;
   std::uint64_t windows_invalidated = 0;
@@ -137,6 +144,7 @@ class World {
   }
   [[nodiscard]] Time now() const { return scheduler_.now(); }
   [[nodiscard]] wire::Address address_of(std::size_t process) const;
+  [[nodiscard]] wire::Address group_address(std::size_t group) const;
   [[nodiscard]] std::uint64_t next_id() { return next_id_ += 2; }
 
   /// Ends the run as failed; does not return to a fibre.
@@ -158,6 +166,8 @@ class World {
   void connect();
   void connect_unreliable();
   void arrived(const wire::Address& at, const wire::Packet& packet, const wire::Segment& segment);
+  void arrived_for_group(const Process& process, const wire::Packet& packet,
+                         const wire::Segment& segment);
   void forge();
   void forge_unreliable();
   void inject(const wire::Path& path, const wire::Packet& packet, bool right_icrc);
