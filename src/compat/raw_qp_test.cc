@@ -13,7 +13,7 @@
 namespace verbena::compat {
 namespace {
 
-using testing::bring_up;
+using testing::bring_up_raw;
 using testing::Devices;
 using testing::End;
 using testing::EthernetRule;
@@ -26,8 +26,8 @@ using testing::steer;
 class RawPackets : public ::testing::Test {
  protected:
   RawPackets() {
-    bring_up(sender);
-    bring_up(receiver);
+    bring_up_raw(sender);
+    bring_up_raw(receiver);
     frame_from(sender, 7);
   }
   [[nodiscard]] static bool silent(const End& end) {
@@ -136,7 +136,7 @@ TEST_F(RawPackets, ThatAreNoFramesFailAndFlushWhatIsBehind) {
     ASSERT_EQ(send_frame(sender), 0);
     EXPECT_EQ(sender.await().status, IBV_WC_WR_FLUSH_ERR);
     ASSERT_EQ(go_to(sender, IBV_QPS_RESET), 0);
-    bring_up(sender);
+    bring_up_raw(sender);
   }
 }
 

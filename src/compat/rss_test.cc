@@ -12,7 +12,7 @@
 namespace verbena::compat {
 namespace {
 
-using testing::bring_up;
+using testing::bring_up_raw;
 using testing::Devices;
 using testing::End;
 using testing::EthernetRule;
@@ -26,7 +26,7 @@ class Spreading : public ::testing::Test {
   static constexpr std::uint32_t kLogSize = 1;
 
   Spreading() {
-    bring_up(sender);
+    bring_up_raw(sender);
     for (ibv_wq*& wq : wqs) {
       wq = make_wq();
       EXPECT_EQ(go_to(wq, IBV_WQS_RDY), 0);

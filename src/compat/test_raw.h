@@ -41,7 +41,7 @@ inline int go_to(const End& end, ibv_qp_state state) {
 }
 
 /// From RESET to RTS.
-inline void bring_up(const End& end) {
+inline void bring_up_raw(const End& end) {
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_INIT;
   attr.port_num = 1;
