@@ -14,7 +14,7 @@ namespace {
 Result<ibv_srq*> create_srq(ibv_pd& pd, ibv_srq_attr& attr, void* cookie,
                             ibv_xrcd* domain = nullptr, ibv_cq* cq = nullptr) {
   Context& ours = *VERBENA_TRY(alive(pd.context));
-  nic::SrqInit init{.pd = Pd::of(&pd).domain,
+  nic::SrqInit init{.pd = VERBENA_TRY(domain_of(&pd)),
                     .domain = domain != nullptr ? Xrcd::of(domain).domain : nullptr,
                     .cq = cq != nullptr ? Cq::of(cq).queue : nullptr,
                     .max_wr = attr.max_wr,
