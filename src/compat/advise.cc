@@ -9,10 +9,11 @@
 namespace verbena::compat {
 namespace {
 
-Result<void> prefetch(Context& context, ibv_pd* pd, std::uint32_t advice, const ibv_sge& piece) {
+Result<void> prefetch(Context& context, const nic::ProtectionDomain* pd, std::uint32_t advice,
+                      const ibv_sge& piece) {
   const bool writes = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
-  const Bytes bytes = VERBENA_TRY(
-      context.nic->find_on_demand(Pd::of(pd).domain, piece.lkey, piece.addr, piece.length, writes));
+  const Bytes bytes =
+      VERBENA_TRY(context.nic->find_on_demand(pd, piece.lkey, piece.addr, piece.length, writes));
   // What is in memory is in reach of the NIC already.
   if (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT || bytes.empty()) return {};
   return populate(bytes.data(), bytes.size(), writes);
@@ -27,7 +28,8 @@ Result<void> advise(ibv_pd* pd, std::uint32_t advice, std::uint32_t flags,
   if ((flags & ~std::uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0)
     return fail(std::errc::invalid_argument, "unknown flag");
   if (pieces.empty()) return fail(std::errc::invalid_argument, "no range is given");
-  for (const ibv_sge& piece : pieces) VERBENA_TRY(prefetch(ours, pd, advice, piece));
+  const nic::ProtectionDomain* const domain = VERBENA_TRY(domain_of(pd));
+  for (const ibv_sge& piece : pieces) VERBENA_TRY(prefetch(ours, domain, advice, piece));
   return {};
 }
 

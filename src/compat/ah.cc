@@ -18,9 +18,10 @@ namespace {
 
 Result<ibv_ah*> create_ah(ibv_pd* pd, const ibv_ah_attr& attr) {
   Context& ours = *VERBENA_TRY(alive(pd->context));
+  nic::ProtectionDomain* const domain = VERBENA_TRY(domain_of(pd));
   auto ah = std::make_unique<Ah>();
   const wire::Path path = VERBENA_TRY(to_path(*ours.nic, attr, 0, 0));
-  ah->address = VERBENA_TRY(ours.nic->create_ah(Pd::of(pd).domain, path));
+  ah->address = VERBENA_TRY(ours.nic->create_ah(domain, path));
   ah->context = pd->context;
   ah->pd = pd;
   enter(ours, &Context::ahs, *ah);

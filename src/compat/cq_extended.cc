@@ -92,7 +92,7 @@ Result<nic::ProtectionDomain*> parent_of(ibv_context* context, const ibv_cq_init
   if ((attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) == 0) return nullptr;
   if (attr.parent_domain == nullptr || attr.parent_domain->context != context)
     return fail(std::errc::invalid_argument, "no parent domain of this context");
-  nic::ProtectionDomain* const domain = Pd::of(attr.parent_domain).domain;
+  nic::ProtectionDomain* const domain = VERBENA_TRY(domain_of(attr.parent_domain));
   if (domain->base == nullptr)
     return fail(std::errc::invalid_argument, "the protection domain is no parent domain");
   return domain;

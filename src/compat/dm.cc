@@ -52,9 +52,9 @@ Result<ibv_mr*> register_region(ibv_pd* pd, Dm& dm, std::uint64_t offset, std::s
   if ((access & ~kKnown) != 0)
     return fail(std::errc::invalid_argument, "an access flag that device memory does not have");
   const std::uint32_t rights = VERBENA_TRY(check_access(access));
+  nic::ProtectionDomain* const domain = VERBENA_TRY(domain_of(pd));
   auto mr = std::make_unique<Mr>();
-  mr->region =
-      VERBENA_TRY(ours.nic->register_memory(Pd::of(pd).domain, *dm.memory, offset, length, rights));
+  mr->region = VERBENA_TRY(ours.nic->register_memory(domain, *dm.memory, offset, length, rights));
   mr->backing = Backing::kDevice;
   mr->length = length;
   mr->access = access;

@@ -39,12 +39,12 @@ Result<ibv_mr*> reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t leng
   if (offset % page != iova % page)
     return fail(std::errc::invalid_argument, "iova and offset differ in their place in a page");
   VERBENA_TRY(check_dmabuf(fd));
+  nic::ProtectionDomain* const domain = VERBENA_TRY(domain_of(pd));
   MappedBuffer buffer =
       VERBENA_TRY(map_buffer(fd, offset, length, (rights & engine::kLocalWrite) != 0));
   watch_faults();
   auto mr = std::make_unique<Mr>();
-  mr->region =
-      VERBENA_TRY(ours.nic->register_memory(Pd::of(pd).domain, buffer.first, length, iova, rights));
+  mr->region = VERBENA_TRY(ours.nic->register_memory(domain, buffer.first, length, iova, rights));
   mr->backing = Backing::kDmaBuf;
   mr->mapping = std::move(buffer.mapping);
   mr->length = length;

@@ -60,7 +60,7 @@ Result<ibv_mr*> import_mr(ibv_pd* pd, std::uint32_t handle) {
     return mr->region != nullptr;
   });
   if (mr->region == nullptr) return no_such_handle();
-  if (mr->region->pd->number != Pd::of(pd).domain->number)
+  if (mr->region->pd->number != VERBENA_TRY(domain_of(pd))->number)
     return fail(std::errc::invalid_argument, "the region is of another protection domain");
   const std::uint32_t rkey = mr->rkey;
   ibv_mr* const imported = give_out(std::move(mr), pd);

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
+#include "base/log.h"
 #include "compat/test_pair.h"
 
 namespace verbena::compat {
@@ -104,6 +106,65 @@ TEST_F(Import, WhoeverDestroysTheOthersOnlyUnimport) {
   ibv_unimport_pd(second_pd);
 }
 
+/// A handle whose domain was deallocated through another one is good for nothing but to be given
+/// back.
+TEST_F(Import, NothingIsMadeInADomainThatIsGone) {
+  ibv_pd* const pd = ibv_alloc_pd(owner.context);
+  ibv_pd* const gone = ibv_import_pd(imported, pd->handle);
+  ASSERT_NE(gone, nullptr);
+  ASSERT_EQ(ibv_dealloc_pd(pd), 0);
+  ibv_cq* const cq = ibv_create_cq(imported, 4, nullptr, nullptr, 0);
+  ibv_alloc_dm_attr of_device{.length = 64, .log_align_req = 0, .comp_mask = 0};
+  ibv_dm* const dm = ibv_alloc_dm(imported, &of_device);
+  ibv_mr* const moving = ibv_reg_mr(owner.pd, owner.memory.data(), 64, 0);
+  const auto refusal = [](auto make) {
+    errno = 0;
+    EXPECT_EQ(make(), nullptr);
+    return errno;
+  };
+  ibv_ah_attr to = testing::address_of(peer);
+  ibv_srq_init_attr srq{};
+  srq.attr = {.max_wr = 1, .max_sge = 1, .srq_limit = 0};
+  ibv_qp_init_attr qp{};
+  qp.send_cq = qp.recv_cq = cq;
+  qp.qp_type = IBV_QPT_RC;
+  ibv_wq_init_attr wq{};
+  wq.wq_type = IBV_WQT_RQ;
+  wq.pd = gone;
+  wq.cq = cq;
+  ibv_parent_domain_init_attr parent{};
+  parent.pd = gone;
+  ibv_cq_init_attr_ex of_parent{};
+  of_parent.cqe = 1;
+  of_parent.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+  of_parent.parent_domain = gone;
+  void* const memory = owner.memory.data();
+  EXPECT_EQ(refusal([&] { return ibv_reg_mr(gone, memory, 64, 0); }), EINVAL);
+  EXPECT_EQ(refusal([&] { return ibv_alloc_null_mr(gone); }), EINVAL);
+  EXPECT_EQ(refusal([&] { return ibv_reg_dm_mr(gone, dm, 0, 64, IBV_ACCESS_ZERO_BASED); }), EINVAL);
+  EXPECT_EQ(refusal([&] { return ibv_import_mr(gone, owner.mr->handle); }), EINVAL);
+  EXPECT_EQ(refusal([&] { return ibv_alloc_mw(gone, IBV_MW_TYPE_1); }), EINVAL);
+  EXPECT_EQ(refusal([&] { return ibv_create_ah(gone, &to); }), EINVAL);
+  EXPECT_EQ(refusal([&] { return ibv_create_srq(gone, &srq); }), EINVAL);
+  EXPECT_EQ(refusal([&] { return ibv_create_qp(gone, &qp); }), EINVAL);
+  EXPECT_EQ(refusal([&] { return ibv_create_wq(imported, &wq); }), EINVAL);
+  EXPECT_EQ(refusal([&] { return ibv_alloc_parent_domain(imported, &parent); }), EINVAL);
+  EXPECT_EQ(refusal([&] { return ibv_create_cq_ex(imported, &of_parent); }), EINVAL);
+  ibv_sge piece = owner.piece(0, 8);
+  EXPECT_EQ(ibv_advise_mr(gone, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &piece, 1), EINVAL);
+  ibv_mr* const own = ibv_import_mr(ibv_import_pd(imported, owner.pd->handle), moving->handle);
+  EXPECT_EQ(ibv_rereg_mr(own, IBV_REREG_MR_CHANGE_PD, gone, nullptr, 0, 0), IBV_REREG_MR_ERR_INPUT);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(ibv_dealloc_pd(gone), EINVAL);
+  ibv_unimport_pd(gone);
+  ibv_pd* const imported_pd = own->pd;
+  ibv_unimport_mr(own);
+  ibv_unimport_pd(imported_pd);
+  EXPECT_EQ(ibv_dereg_mr(moving), 0);
+  EXPECT_EQ(ibv_free_dm(dm), 0);
+  EXPECT_EQ(ibv_destroy_cq(cq), 0);
+}
+
 TEST_F(Import, DeviceMemoryIsTheSame) {
   ibv_alloc_dm_attr attr{.length = 64, .log_align_req = 0, .comp_mask = 0};
   ibv_dm* const dm = ibv_alloc_dm(owner.context, &attr);
@@ -142,6 +203,38 @@ TEST_F(Import, TheDeviceStaysOpenUntilTheLastContextIsClosed) {
   delete &Qp::of(owner.qp);
   delete &Cq::of(owner.cq);
   delete &Channel::of(owner.channel);
+}
+
+/// What a context leaves behind is destroyed with the last one, whatever it is.
+TEST_F(Import, TheLastContextDestroysWhatTheOthersLeftBehind) {
+  ibv_xrcd_init_attr open{
+      .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
+  ibv_xrcd* const domain = ibv_open_xrcd(imported, &open);
+  ibv_pd* const pd = ibv_alloc_pd(imported);
+  ibv_cq* const cq = ibv_create_cq(imported, 4, nullptr, nullptr, 0);
+  ibv_wq_init_attr init{};
+  init.wq_type = IBV_WQT_RQ;
+  init.max_wr = init.max_sge = 1;
+  init.pd = pd;
+  init.cq = cq;
+  ibv_wq* wq = ibv_create_wq(imported, &init);
+  ibv_rwq_ind_table_init_attr of{.log_ind_tbl_size = 0, .ind_tbl = &wq, .comp_mask = 0};
+  ibv_rwq_ind_table* const table = ibv_create_rwq_ind_table(imported, &of);
+  ASSERT_NE(table, nullptr);
+  ASSERT_NE(domain, nullptr);
+  EXPECT_EQ(ibv_close_device(std::exchange(imported, nullptr)), 0);
+  static int warnings = 0;
+  warnings = 0;
+  set_log_sink([](LogLevel, std::string_view) { ++warnings; });
+  owner.leave_behind();
+  set_log_sink(nullptr);
+  EXPECT_EQ(warnings, 0);
+  EXPECT_EQ(devices.host.nics.size(), 1U);
+  delete &Xrcd::of(domain);
+  delete &IndTable::of(table);
+  delete &Wq::of(wq);
+  delete &Cq::of(cq);
+  delete &Pd::of(pd);
 }
 
 TEST_F(Import, ADescriptorThatIsAnothersByNowStaysOpen) {

@@ -34,14 +34,14 @@ bool is_implicit(const void* address, std::size_t length, unsigned int access) {
          length == std::numeric_limits<std::size_t>::max();
 }
 
-Result<nic::MemoryRegion*> register_all(Context& context, Pd& pd, std::uint64_t iova,
-                                        unsigned int access) {
+Result<nic::MemoryRegion*> register_all(Context& context, nic::ProtectionDomain* pd,
+                                        std::uint64_t iova, unsigned int access) {
   const std::uint32_t rights = VERBENA_TRY(check_access(access));
   if (iova != 0) return fail(std::errc::invalid_argument, "an implicit region keeps its addresses");
   if ((access & IBV_ACCESS_HUGETLB) != 0)
     return fail(std::errc::invalid_argument, "an implicit region is not all of huge pages");
   watch_faults();
-  return context.nic->register_all_memory(pd.domain, rights);
+  return context.nic->register_all_memory(pd, rights);
 }
 
 /// Pages of memory on demand come when they are used.
@@ -50,8 +50,8 @@ Result<void> bring_in(void* address, std::size_t length, std::uint32_t rights) {
   return populate(address, length, (rights & engine::kLocalWrite) != 0);
 }
 
-Result<nic::MemoryRegion*> register_region(Context& context, Pd& pd, void* address,
-                                           std::size_t length, std::uint64_t iova,
+Result<nic::MemoryRegion*> register_region(Context& context, nic::ProtectionDomain* pd,
+                                           void* address, std::size_t length, std::uint64_t iova,
                                            unsigned int access) {
   const std::uint32_t rights = VERBENA_TRY(check_access(access));
   if (length == 0) return fail(std::errc::invalid_argument, "an empty region");
@@ -60,17 +60,17 @@ Result<nic::MemoryRegion*> register_region(Context& context, Pd& pd, void* addre
   }
   VERBENA_TRY(bring_in(address, length, rights));
   watch_faults();
-  return context.nic->register_memory(pd.domain, static_cast<std::byte*>(address), length, iova,
-                                      rights);
+  return context.nic->register_memory(pd, static_cast<std::byte*>(address), length, iova, rights);
 }
 
 /// Registers a range of the program's memory, or all of it, for a C object.
 Result<void> set_memory(Mr& mr, ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova,
                         unsigned int access) {
   Context& ours = Context::of(pd->context);
+  nic::ProtectionDomain* const domain = VERBENA_TRY(domain_of(pd));
   const bool all = is_implicit(address, length, access);
-  mr.region = VERBENA_TRY(all ? register_all(ours, Pd::of(pd), iova, access)
-                              : register_region(ours, Pd::of(pd), address, length, iova, access));
+  mr.region = VERBENA_TRY(all ? register_all(ours, domain, iova, access)
+                              : register_region(ours, domain, address, length, iova, access));
   mr.backing = all ? Backing::kAllOfIt : Backing::kProgram;
   mr.addr = address;
   mr.first = static_cast<std::byte*>(address);
@@ -90,8 +90,9 @@ Result<ibv_mr*> reg_mr(ibv_pd* pd, void* address, std::size_t length, std::uint6
 
 Result<ibv_mr*> null_mr(ibv_pd* pd) {
   Context& ours = *VERBENA_TRY(alive(pd->context));
+  nic::ProtectionDomain* const domain = VERBENA_TRY(domain_of(pd));
   auto mr = std::make_unique<Mr>();
-  mr->region = VERBENA_TRY(ours.nic->register_nothing(Pd::of(pd).domain));
+  mr->region = VERBENA_TRY(ours.nic->register_nothing(domain));
   mr->backing = Backing::kNothing;
   mr->length = std::numeric_limits<std::size_t>::max();
   mr->access = IBV_ACCESS_LOCAL_WRITE;
@@ -117,9 +118,10 @@ Result<void> change(Mr& mr, ibv_pd* pd, unsigned int access) {
   const bool on_demand = (rights & engine::kOnDemand) != 0;
   if (mr.backing == Backing::kAllOfIt ? !on_demand : mr.backing != Backing::kProgram && on_demand)
     return fail(std::errc::invalid_argument, "not all memory can be on demand, or not");
+  nic::ProtectionDomain* const domain = VERBENA_TRY(domain_of(pd));
   if (mr.backing == Backing::kProgram && access != mr.access)
     VERBENA_TRY(bring_in(mr.first, mr.length, rights));
-  VERBENA_TRY(ours.nic->change_memory(mr.region, Pd::of(pd).domain, rights));
+  VERBENA_TRY(ours.nic->change_memory(mr.region, domain, rights));
   mr.pd = pd;
   mr.access = access;
   return {};

@@ -15,9 +15,9 @@ Result<ibv_mw*> allocate(ibv_pd& pd, std::uint32_t type) {
   Context& ours = *VERBENA_TRY(alive(pd.context));
   if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2)
     return fail(std::errc::invalid_argument, "memory windows are of type 1 or 2");
+  nic::ProtectionDomain* const domain = VERBENA_TRY(domain_of(&pd));
   auto mw = std::make_unique<Mw>();
-  mw->window = VERBENA_TRY(
-      ours.nic->alloc_window(Pd::of(&pd).domain, static_cast<engine::WindowType>(type)));
+  mw->window = VERBENA_TRY(ours.nic->alloc_window(domain, static_cast<engine::WindowType>(type)));
   mw->context = pd.context;
   mw->pd = &pd;
   mw->rkey = mw->handle = mw->window->key;
@@ -38,7 +38,8 @@ Result<void> deallocate(Mw& mw) {
 int bind(Qp& qp, ibv_mw& mw, const ibv_mw_bind& to) {
   const std::uint32_t rkey = ibv_inc_rkey(mw.rkey);
   engine::SendRequest request{.id = to.wr_id, .opcode = engine::SendOpcode::kBindWindow};
-  set_flags(request, to.send_flags);
+  if (const int error = set_flags(request, qp.qp_base.qp_type, to.send_flags); error != 0)
+    return error;
   if (const int error = set_binding(request, qp.qp_base, mw, rkey, to.bind_info); error != 0)
     return error;
   if (const auto posted = qp.nic->post_send(qp.pair, request); !posted)

@@ -251,6 +251,13 @@ struct Context : verbs_context {
   return &ours;
 }
 
+/// invalid_argument when it was deallocated through another one of its handles (ibv_import_pd(3)).
+[[nodiscard]] inline Result<nic::ProtectionDomain*> domain_of(ibv_pd* pd) {
+  nic::ProtectionDomain* const domain = Pd::of(pd).domain;
+  if (domain == nullptr) return fail(std::errc::invalid_argument, "the protection domain is gone");
+  return domain;
+}
+
 /// Enters a new object in its context's list.
 template <typename Object>
 void enter(Context& context, std::list<Object*> Context::* list, Object& object) {

@@ -48,6 +48,10 @@ bool leave_context(Context& context) {
   bequeath(&Context::cqs);
   bequeath(&Context::srqs);
   bequeath(&Context::qps);
+  bequeath(&Context::xrcds);
+  bequeath(&Context::flows);
+  bequeath(&Context::wqs);
+  bequeath(&Context::tables);
   return true;
 }
 

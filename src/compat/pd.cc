@@ -53,6 +53,7 @@ Result<void> check_parent(const ibv_context* context, const ibv_parent_domain_in
 Result<ibv_pd*> allocate_parent(ibv_context* context, const ibv_parent_domain_init_attr& attr) {
   Context& ours = *VERBENA_TRY(alive(context));
   VERBENA_TRY(check_parent(context, attr));
+  nic::ProtectionDomain* const base = VERBENA_TRY(domain_of(attr.pd));
   auto pd = std::make_unique<Pd>();
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
   if ((attr.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) != 0) {
@@ -60,7 +61,7 @@ Result<ibv_pd*> allocate_parent(ibv_context* context, const ibv_parent_domain_in
     memory = pd->memory.get();
   }
   pd->context = context;
-  pd->domain = VERBENA_TRY(ours.nic->alloc_parent_domain(Pd::of(attr.pd).domain, memory));
+  pd->domain = VERBENA_TRY(ours.nic->alloc_parent_domain(base, memory));
   pd->handle = pd->domain->number;
   if (attr.td != nullptr) {
     pd->td = &Td::of(attr.td);

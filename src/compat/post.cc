@@ -48,11 +48,12 @@ int post_one(Qp& qp, const ibv_send_wr& wr) {
   request.id = wr.wr_id;
   const ibv_qp_type type = qp.qp_base.qp_type;
   if (const int error = set_opcode(request, type, number_of(wr.opcode)); error != 0) return error;
-  set_flags(request, wr.send_flags);
+  if (const int error = set_flags(request, type, wr.send_flags); error != 0) return error;
   if (const int error = set_arguments(request, qp, wr); error != 0) return error;
   if (type == IBV_QPT_UD) {
     const auto& target = wr.wr.ud;
-    if (const int error = set_target(request, target.ah, target.remote_qpn, target.remote_qkey);
+    if (const int error =
+            set_target(request, qp.qp_base, target.ah, target.remote_qpn, target.remote_qkey);
         error != 0) {
       return error;
     }
@@ -61,7 +62,7 @@ int post_one(Qp& qp, const ibv_send_wr& wr) {
     if (const int error = set_remote_srq(request, wr.qp_type.xrc.remote_srqn); error != 0)
       return error;
   }
-  if (wr.num_sge < 0 || static_cast<std::uint32_t>(wr.num_sge) > qp.max_send_sge) return EINVAL;
+  if (!is_list(wr.sg_list, wr.num_sge, qp.max_send_sge)) return EINVAL;
   PieceScratch pieces(static_cast<std::size_t>(wr.num_sge));
   copy_pieces(pieces.view(), wr.sg_list);
   request.pieces = pieces.view();
@@ -72,7 +73,7 @@ int post_one(Qp& qp, const ibv_send_wr& wr) {
 /// `queue` is a queue pair or a shared receive queue, which takes at most `max_sge` pieces.
 template <typename Queue>
 int post_one(nic::Nic& nic, Queue* queue, std::uint32_t max_sge, const ibv_recv_wr& wr) {
-  if (wr.num_sge < 0 || static_cast<std::uint32_t>(wr.num_sge) > max_sge) return EINVAL;
+  if (!is_list(wr.sg_list, wr.num_sge, max_sge)) return EINVAL;
   PieceScratch pieces(static_cast<std::size_t>(wr.num_sge));
   copy_pieces(pieces.view(), wr.sg_list);
   const auto posted = nic.post_receive(queue, {.id = wr.wr_id, .pieces = pieces.view()});

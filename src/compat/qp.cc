@@ -37,7 +37,7 @@ Result<nic::QpInit> to_init(ibv_pd& pd, const ibv_qp_init_attr& attr) {
     return fail(std::errc::invalid_argument, "no basic shared receive queue of this context");
   nic::QpInit init;
   init.type = static_cast<engine::QpType>(type);
-  init.pd = Pd::of(&pd).domain;
+  init.pd = VERBENA_TRY(domain_of(&pd));
   init.send_cq = Cq::of(attr.send_cq).queue;
   init.max_send_wr = attr.cap.max_send_wr;
   init.max_send_sge = attr.cap.max_send_sge;
@@ -137,7 +137,7 @@ Result<nic::Spreading> to_spreading(ibv_context* context, const ibv_qp_init_attr
 
 /// Nothing but the domain matters of what is given beside the table (ibv_create_qp_ex(3)).
 Result<Qp*> create_spreading(ibv_context* context, const ibv_qp_init_attr_ex& attr) {
-  nic::QpInit init{.type = engine::QpType::kRawPacket, .pd = Pd::of(attr.pd).domain};
+  nic::QpInit init{.type = engine::QpType::kRawPacket, .pd = VERBENA_TRY(domain_of(attr.pd))};
   init.spreading = VERBENA_TRY(to_spreading(context, attr));
   ibv_qp_init_attr plain{};
   plain.qp_context = attr.qp_context;

@@ -71,6 +71,8 @@ Result<void> check_values(const Qp& qp, const ibv_qp_attr& attr, std::uint32_t m
   if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && attr.max_rd_atomic > config.limits.max_rd_atomic) {
     return fail(std::errc::invalid_argument, "max_rd_atomic is above the device's limit");
   }
+  if ((mask & IBV_QP_PATH_MIG_STATE) != 0 && number_of(attr.path_mig_state) != IBV_MIG_MIGRATED)
+    return fail(std::errc::invalid_argument, "paths do not migrate on RoCE");
   if ((mask & IBV_QP_RATE_LIMIT) != 0 && attr.rate_limit > kMaxRateLimit)
     return fail(std::errc::invalid_argument, "the rate limit is above the device's");
   if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 &&

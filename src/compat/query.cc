@@ -70,14 +70,14 @@ ibv_device_attr describe_device(const nic::NicConfig& config) {
 
 /// Nothing is pinned: every operation works on memory that is brought in when it is used.
 ibv_odp_caps describe_paging() {
-  constexpr std::uint32_t kDatagram =
-      IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
-  constexpr std::uint32_t kUnreliable = kDatagram | IBV_ODP_SUPPORT_WRITE;
+  constexpr std::uint32_t kMessages = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV;
+  constexpr std::uint32_t kDatagram = kMessages | IBV_ODP_SUPPORT_SRQ_RECV;
+  constexpr std::uint32_t kUnreliable = kMessages | IBV_ODP_SUPPORT_WRITE;
   return {.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
-          .per_transport_caps = {
-              .rc_odp_caps = kUnreliable | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
-              .uc_odp_caps = kUnreliable,
-              .ud_odp_caps = kDatagram}};
+          .per_transport_caps = {.rc_odp_caps = kDatagram | kUnreliable | IBV_ODP_SUPPORT_READ |
+                                                IBV_ODP_SUPPORT_ATOMIC,
+                                 .uc_odp_caps = kUnreliable,
+                                 .ud_odp_caps = kDatagram}};
 }
 
 ibv_rss_caps describe_spreading(const nic::Limits& limits) {

@@ -35,7 +35,7 @@ Result<ibv_wq*> make_wq(ibv_context* context, ibv_wq_init_attr& attr) {
   if (!is_here(attr.pd) || !is_here(attr.cq))
     return fail(std::errc::invalid_argument,
                 "no protection domain or completion queue of this context");
-  nic::WorkQueueInit init{.pd = Pd::of(attr.pd).domain,
+  nic::WorkQueueInit init{.pd = VERBENA_TRY(domain_of(attr.pd)),
                           .cq = Cq::of(attr.cq).queue,
                           .max_wr = attr.max_wr,
                           .max_sge = attr.max_sge};

@@ -14,7 +14,7 @@ namespace {
 /// matches tags.
 Result<ibv_srq*> create_srq(ibv_pd& pd, ibv_srq_attr& attr, void* cookie, nic::SrqInit init = {}) {
   Context& ours = *VERBENA_TRY(alive(pd.context));
-  init.pd = Pd::of(&pd).domain;
+  init.pd = VERBENA_TRY(domain_of(&pd));
   init.max_wr = attr.max_wr;
   init.max_sge = attr.max_sge;
   auto srq = std::make_unique<Srq>();

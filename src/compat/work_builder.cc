@@ -14,18 +14,17 @@
 namespace verbena::compat {
 namespace {
 
-using Pending = WorkBuilder::Pending;
-
 /// Begins a request with what the program set in the C object: wr_id and wr_flags.
 engine::SendRequest& begin(ibv_qp_ex* c_qp, engine::SendOpcode opcode) {
   WorkBuilder& builder = *Qp::of(c_qp).builder;
-  Pending& made = builder.pending.emplace_back();
-  made.first_piece = builder.pieces.size();
-  made.request.id = c_qp->wr_id;
-  made.request.opcode = opcode;
-  set_flags(made.request, c_qp->wr_flags);
-  made.request.inline_data = false;  // wr_set_inline_data says so, not the flags
-  return made.request;
+  builder.places.emplace_back();
+  engine::SendRequest& made = builder.requests.emplace_back();
+  made.id = c_qp->wr_id;
+  made.opcode = opcode;
+  if (const int error = set_flags(made, c_qp->qp_base.qp_type, c_qp->wr_flags); error != 0)
+    builder.error = error;
+  made.inline_data = false;  // wr_set_inline_data says so, not the flags
+  return made;
 }
 
 /// A remote operation's target.
@@ -37,13 +36,12 @@ engine::SendRequest& begin_remote(ibv_qp_ex* qp, engine::SendOpcode opcode, std:
   return request;
 }
 
-/// The request that the setters are about; null (and EINVAL at the end) before the first one was
-/// begun.
-Pending* current(ibv_qp_ex* qp) {
+/// Whether there is a request that the setters are about; before the first one is begun it is
+/// EINVAL at the end.
+bool begun(ibv_qp_ex* qp) {
   WorkBuilder& builder = *Qp::of(qp).builder;
-  if (!builder.pending.empty()) return &builder.pending.back();
-  builder.error = EINVAL;
-  return nullptr;
+  if (builder.requests.empty()) builder.error = EINVAL;
+  return !builder.requests.empty();
 }
 
 void wr_send(ibv_qp_ex* qp) { begin(qp, engine::SendOpcode::kSend); }
@@ -102,32 +100,31 @@ void wr_send_tso(ibv_qp_ex* qp, void*, std::uint16_t, std::uint16_t) { refuse(qp
 
 void wr_set_ud_addr(ibv_qp_ex* qp, ibv_ah* ah, std::uint32_t remote_qpn,
                     std::uint32_t remote_qkey) {
-  Pending* const made = current(qp);
-  if (made == nullptr) return;
-  if (const int error = set_target(made->request, ah, remote_qpn, remote_qkey); error != 0) {
-    Qp::of(qp).builder->error = error;
-  }
+  if (!begun(qp)) return;
+  WorkBuilder& builder = *Qp::of(qp).builder;
+  const int error = set_target(builder.requests.back(), qp->qp_base, ah, remote_qpn, remote_qkey);
+  if (error != 0) builder.error = error;
 }
 
 void wr_set_xrc_srqn(ibv_qp_ex* qp, std::uint32_t remote_srqn) {
-  Pending* const made = current(qp);
-  if (made == nullptr) return;
-  if (const int error = set_remote_srq(made->request, remote_srqn); error != 0)
-    Qp::of(qp).builder->error = error;
+  if (!begun(qp)) return;
+  WorkBuilder& builder = *Qp::of(qp).builder;
+  if (const int error = set_remote_srq(builder.requests.back(), remote_srqn); error != 0)
+    builder.error = error;
 }
 
 void wr_set_sge_list(ibv_qp_ex* qp, std::size_t count, const ibv_sge* list) {
-  Pending* const made = current(qp);
-  if (made == nullptr) return;
+  if (!begun(qp)) return;
   WorkBuilder& builder = *Qp::of(qp).builder;
   if (count > Qp::of(qp).max_send_sge) {
     builder.error = EINVAL;
     return;
   }
-  made->first_piece = builder.pieces.size();
-  made->piece_count = count;
-  builder.pieces.resize(made->first_piece + count);
-  copy_pieces(std::span(builder.pieces).subspan(made->first_piece), list);
+  const std::size_t first = builder.pieces.size();
+  builder.places.back().first_piece = first;
+  builder.places.back().piece_count = count;
+  builder.pieces.resize(first + count);
+  copy_pieces(std::span(builder.pieces).subspan(first), list);
 }
 
 void wr_set_sge(ibv_qp_ex* qp, std::uint32_t lkey, std::uint64_t address, std::uint32_t length) {
@@ -136,21 +133,21 @@ void wr_set_sge(ibv_qp_ex* qp, std::uint32_t lkey, std::uint64_t address, std::u
 }
 
 void wr_set_inline_data_list(ibv_qp_ex* qp, std::size_t count, const ibv_data_buf* list) {
-  Pending* const made = current(qp);
-  if (made == nullptr) return;
+  if (!begun(qp)) return;
   Qp& ours = Qp::of(qp);
   WorkBuilder& builder = *ours.builder;
-  made->request.inline_data = true;
-  made->first_inline = builder.inline_bytes.size();
-  made->inline_size = 0;
+  WorkBuilder::Place& place = builder.places.back();
+  builder.requests.back().inline_data = true;
+  place.first_inline = builder.inline_bytes.size();
+  place.inline_size = 0;
   for (const ibv_data_buf& buffer : std::span(list, count)) {
-    if (buffer.length > ours.init.cap.max_inline_data - made->inline_size) {
+    if (buffer.length > ours.init.cap.max_inline_data - place.inline_size) {
       builder.error = EINVAL;
       return;
     }
     const auto* bytes = static_cast<const std::byte*>(buffer.addr);
     builder.inline_bytes.insert(builder.inline_bytes.end(), bytes, bytes + buffer.length);
-    made->inline_size += buffer.length;
+    place.inline_size += buffer.length;
   }
 }
 
@@ -163,35 +160,39 @@ void wr_start(ibv_qp_ex* qp) {
   WorkBuilder& builder = *Qp::of(qp).builder;
   builder.lock.lock();
   builder.error = is_dead(Qp::of(qp).generation) ? EIO : 0;
-  builder.pending.clear();
+  builder.requests.clear();
+  builder.places.clear();
   builder.pieces.clear();
   builder.inline_bytes.clear();
 }
 
-/// The gather list of a request, which for inline data is one piece of the builder's own memory.
-std::span<const engine::Sge> pieces_of(const WorkBuilder& builder, const Pending& made,
-                                       engine::Sge& own) {
-  if (!made.request.inline_data)
-    return std::span(builder.pieces).subspan(made.first_piece, made.piece_count);
-  if (made.inline_size == 0) return {};
-  const auto* bytes = builder.inline_bytes.data() + made.first_inline;
-  own = {reinterpret_cast<std::uint64_t>(bytes), static_cast<std::uint32_t>(made.inline_size), 0};
-  return {&own, 1};
+/// Gives each request its gather list, which for inline data is one piece of the builder's memory:
+/// now that neither vector grows any more.
+void set_pieces(WorkBuilder& builder) {
+  for (std::size_t i = 0; i < builder.requests.size(); ++i) {
+    WorkBuilder::Place& place = builder.places[i];
+    if (!builder.requests[i].inline_data) continue;
+    const auto* bytes = builder.inline_bytes.data() + place.first_inline;
+    place.first_piece = builder.pieces.size();
+    place.piece_count = place.inline_size != 0 ? 1 : 0;
+    builder.pieces.push_back(
+        {reinterpret_cast<std::uint64_t>(bytes), static_cast<std::uint32_t>(place.inline_size), 0});
+  }
+  for (std::size_t i = 0; i < builder.requests.size(); ++i) {
+    const WorkBuilder::Place& place = builder.places[i];
+    builder.requests[i].pieces =
+        std::span(builder.pieces).subspan(place.first_piece, place.piece_count);
+  }
 }
 
+/// All or nothing: an error aborts the entire posting (ibv_wr_post(3)).
 int post_all(Qp& qp, WorkBuilder& builder) {
   if (builder.error != 0) return builder.error;
-  int error = 0;
-  for (Pending& made : builder.pending) {
-    engine::Sge own;
-    made.request.pieces = pieces_of(builder, made, own);
-    const auto posted = qp.nic->post_send(qp.pair, made.request);
-    if (posted) continue;
-    error = to_errno(posted.error());
-    break;
-  }
+  set_pieces(builder);
+  if (const auto posted = qp.nic->post_send(qp.pair, builder.requests); !posted)
+    return to_errno(posted.error());
   qp.nic->ring(qp.pair);
-  return error;
+  return 0;
 }
 
 int wr_complete(ibv_qp_ex* c_qp) {

@@ -15,17 +15,18 @@ namespace verbena::compat {
 /// What was built since wr_start. The vectors keep their capacity, so that nothing is allocated
 /// once a program has built its largest batch.
 struct WorkBuilder {
-  struct Pending {
-    engine::SendRequest request{};
+  /// Where a request's gather list is, or its inline data, of which that is made.
+  struct Place {
     std::size_t first_piece = 0;
     std::size_t piece_count = 0;
-    std::size_t first_inline = 0;  ///< of request.inline_data
+    std::size_t first_inline = 0;
     std::size_t inline_size = 0;
   };
 
   std::mutex lock{};  ///< held from wr_start to wr_complete or wr_abort
   int error = 0;      ///< the first mistake of the batch
-  std::vector<Pending> pending{};
+  std::vector<engine::SendRequest> requests{};
+  std::vector<Place> places{};  ///< of each request
   std::vector<engine::Sge> pieces{};
   std::vector<std::byte> inline_bytes{};
 };

@@ -52,16 +52,35 @@ int set_opcode(engine::SendRequest& request, ibv_qp_type type, std::uint32_t opc
   return 0;
 }
 
-void set_flags(engine::SendRequest& request, unsigned int send_flags) {
+int set_flags(engine::SendRequest& request, ibv_qp_type type, unsigned int send_flags) {
+  // It means nothing to connected queue pairs (ibv_post_send(3)).
+  const bool sums = type == IBV_QPT_UD || type == IBV_QPT_RAW_PACKET;
+  if (sums && (send_flags & IBV_SEND_IP_CSUM) != 0) return EINVAL;
   request.signaled = (send_flags & IBV_SEND_SIGNALED) != 0;
   request.solicited = (send_flags & IBV_SEND_SOLICITED) != 0;
   request.fence = (send_flags & IBV_SEND_FENCE) != 0;
   request.inline_data = (send_flags & IBV_SEND_INLINE) != 0;
+  return 0;
 }
 
-int set_target(engine::SendRequest& request, ibv_ah* ah, std::uint32_t remote_qpn,
+namespace {
+
+/// A parent domain is the protection domain that it was made from.
+const nic::ProtectionDomain* base_of(ibv_pd* pd) {
+  const nic::ProtectionDomain* const domain = Pd::of(pd).domain;
+  return domain != nullptr && domain->base != nullptr ? domain->base : domain;
+}
+
+/// `own` is of a queue pair; the other one may be of any device.
+bool same_domain(ibv_pd* own, ibv_pd* other) {
+  return is_ours(other->context) && base_of(own) == base_of(other);
+}
+
+}  // namespace
+
+int set_target(engine::SendRequest& request, const ibv_qp& qp, ibv_ah* ah, std::uint32_t remote_qpn,
                std::uint32_t remote_qkey) {
-  if (ah == nullptr) return EINVAL;
+  if (ah == nullptr || !same_domain(qp.pd, ah->pd)) return EINVAL;
   request.target.path = Ah::of(ah).address->path;
   request.target.qp_number = remote_qpn;
   request.target.qkey = remote_qkey;
@@ -74,15 +93,6 @@ int set_remote_srq(engine::SendRequest& request, std::uint32_t number) {
   return 0;
 }
 
-namespace {
-
-/// A parent domain is the protection domain that it was made from.
-bool same_domain(ibv_pd* one, ibv_pd* other) {
-  return Pd::of(one).domain->number == Pd::of(other).domain->number;
-}
-
-}  // namespace
-
 int set_binding(engine::SendRequest& request, const ibv_qp& qp, const ibv_mw& mw,
                 std::uint32_t rkey, const ibv_mw_bind_info& info) {
   // Local write, which a window has no use for, is what programs give with remote write.
@@ -90,8 +100,8 @@ int set_binding(engine::SendRequest& request, const ibv_qp& qp, const ibv_mw& mw
                                IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED |
                                IBV_ACCESS_LOCAL_WRITE;
   if ((info.mw_access_flags & ~kRights) != 0) return EINVAL;
-  if (mw.context != qp.context || !same_domain(mw.pd, qp.pd)) return EINVAL;
-  if (info.mr == nullptr ? info.length != 0 : !same_domain(info.mr->pd, mw.pd)) return EINVAL;
+  if (!same_domain(qp.pd, mw.pd)) return EINVAL;
+  if (info.mr == nullptr ? info.length != 0 : !same_domain(qp.pd, info.mr->pd)) return EINVAL;
   if ((rkey ^ mw.rkey) >> 8 != 0) return EINVAL;  // the program may choose the low byte only
   request.binding = {.key = rkey,
                      .region_key = info.mr == nullptr ? 0 : info.mr->lkey,
@@ -99,6 +109,10 @@ int set_binding(engine::SendRequest& request, const ibv_qp& qp, const ibv_mw& mw
                      .length = info.length,
                      .access = info.mw_access_flags};
   return 0;
+}
+
+bool is_list(const ibv_sge* list, int count, std::uint32_t most) {
+  return count == 0 || (count > 0 && static_cast<std::uint32_t>(count) <= most && list != nullptr);
 }
 
 void copy_pieces(std::span<engine::Sge> to, const ibv_sge* from) {

@@ -15,11 +15,13 @@ using PieceScratch = Scratch<engine::Sge, kMaxPieces>;
 /// EINVAL when a queue pair of that type does not take the opcode.
 [[nodiscard]] int set_opcode(engine::SendRequest& request, ibv_qp_type type, std::uint32_t opcode);
 
-void set_flags(engine::SendRequest& request, unsigned int send_flags);
+/// EINVAL when the device shall compute checksums, which it cannot.
+[[nodiscard]] int set_flags(engine::SendRequest& request, ibv_qp_type type,
+                            unsigned int send_flags);
 
-/// Where a datagram goes. EINVAL without an address handle.
-[[nodiscard]] int set_target(engine::SendRequest& request, ibv_ah* ah, std::uint32_t remote_qpn,
-                             std::uint32_t remote_qkey);
+/// Where a datagram goes. EINVAL without an address handle of the queue pair's protection domain.
+[[nodiscard]] int set_target(engine::SendRequest& request, const ibv_qp& qp, ibv_ah* ah,
+                             std::uint32_t remote_qpn, std::uint32_t remote_qkey);
 
 /// Which shared receive queue an XRC request is for. EINVAL for what is no number of one.
 [[nodiscard]] int set_remote_srq(engine::SendRequest& request, std::uint32_t number);
@@ -28,6 +30,9 @@ void set_flags(engine::SendRequest& request, unsigned int send_flags);
 /// cannot give, or objects of other protection domains.
 [[nodiscard]] int set_binding(engine::SendRequest& request, const ibv_qp& qp, const ibv_mw& mw,
                               std::uint32_t rkey, const ibv_mw_bind_info& info);
+
+/// Whether a gather list can be one: at most that long, and there.
+[[nodiscard]] bool is_list(const ibv_sge* list, int count, std::uint32_t most);
 
 /// Copies a gather list; `to` has room for `count`.
 void copy_pieces(std::span<engine::Sge> to, const ibv_sge* from);

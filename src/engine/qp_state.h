@@ -29,7 +29,7 @@ enum QpMask : std::uint32_t {
   kMaskMinRnrTimer = 1 << 15,
   kMaskSqPsn = 1 << 16,
   kMaskMaxDestRdAtomic = 1 << 17,
-  kMaskPathMigration = 1 << 18,
+  kMaskPathMigration = 1 << 18,  ///< to "migrated", which is where every path is
   kMaskCapabilities = 1 << 19,
   kMaskDestinationQp = 1 << 20,
   kMaskRateLimit = 1 << 25,  ///< with the burst

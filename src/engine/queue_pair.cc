@@ -70,10 +70,10 @@ Result<void> QueuePair::check(const QpAttributes& attributes, std::uint32_t mask
                 fmt::format("the queue pair is in {}, not in {} as cur_qp_state says",
                             to_string(from), to_string(attributes.current_state)));
   }
-  if ((mask & (kMaskAlternatePath | kMaskPathMigration)) != 0) {
-    return fail(std::errc::operation_not_supported, "automatic path migration is not supported");
-  }
   VERBENA_TRY(check_transition(config_.type, from, to, mask));
+  // As Linux: there is no automatic path migration on RoCE.
+  if ((mask & kMaskAlternatePath) != 0)
+    return fail(std::errc::invalid_argument, "a RoCE queue pair has no alternate path");
   if ((mask & kMaskPathMtu) != 0) {
     const std::uint32_t mtu = attributes.path_mtu;
     if (!std::has_single_bit(mtu) || mtu < kMinMtu || mtu > kMaxMtu ||

@@ -43,27 +43,33 @@ SendQueue::SendQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint
       pieces_(slots_.size() * max_pieces, memory),
       inline_(slots_.size() * max_inline, memory) {}
 
-Result<void> SendQueue::post(const SendRequest& request) {
-  const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
-  if (tail - head_.load(std::memory_order_acquire) >= capacity_)
+Result<void> SendQueue::post(std::span<const SendRequest> requests) {
+  std::uint32_t tail = tail_.load(std::memory_order_relaxed);
+  if (requests.size() > capacity_ - (tail - head_.load(std::memory_order_acquire)))
     return fail(std::errc::not_enough_memory);
+  for (const SendRequest& request : requests) VERBENA_TRY(write(tail++, request));
+  tail_.store(tail, std::memory_order_release);
+  return {};
+}
+
+Result<void> SendQueue::write(std::uint32_t index, const SendRequest& request) {
   if (request.pieces.size() > max_pieces_) return fail(std::errc::invalid_argument);
   const std::uint64_t length = total_length(request.pieces);
   if (length > kMaxMessage) return fail(std::errc::invalid_argument);
   if (request.inline_data && length > max_inline_) return fail(std::errc::invalid_argument);
 
-  SendWqe& wqe = slots_[tail & mask_];
+  SendWqe& wqe = slots_[index & mask_];
   wqe.request = request;
   wqe.length = static_cast<std::uint32_t>(length);
   wqe.inline_bytes = {};
   wqe.psn_count = 0;
-  Sge* pieces = pieces_.data() + std::size_t{tail & mask_} * max_pieces_;
+  Sge* pieces = pieces_.data() + std::size_t{index & mask_} * max_pieces_;
   std::ranges::copy(request.pieces, pieces);
   wqe.request.pieces = {pieces, request.pieces.size()};
   if (mutant(Mutant::kInlineNotCopied) && request.inline_data && request.pieces.size() == 1) {
     wqe.inline_bytes = {reinterpret_cast<const std::byte*>(pieces->address), wqe.length};  // NOLINT
   } else if (request.inline_data) {
-    std::byte* const start = inline_.data() + std::size_t{tail & mask_} * max_inline_;
+    std::byte* const start = inline_.data() + std::size_t{index & mask_} * max_inline_;
     if (!copy_inline(start, request.pieces))
       return fail(std::errc::bad_address, "the inline data are not there");
     wqe.inline_bytes = {start, wqe.length};
@@ -73,7 +79,6 @@ Result<void> SendQueue::post(const SendRequest& request) {
     wqe.request.inline_data = true;
     wqe.length = sizeof wqe.request.swap;
   }
-  tail_.store(tail + 1, std::memory_order_release);
   return {};
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory_resource>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -38,7 +39,11 @@ class SendQueue {
   /// Copies the request in. not_enough_memory when the queue is full, invalid_argument for too many
   /// pieces, inline data above the limit or a total over 2^31 bytes. The engine sees it when the
   /// shard's doorbell is rung.
-  [[nodiscard]] Result<void> post(const SendRequest& request);
+  [[nodiscard]] Result<void> post(const SendRequest& request) {
+    return post(std::span(&request, 1));
+  }
+  /// The same for several, of which all are copied in or none.
+  [[nodiscard]] Result<void> post(std::span<const SendRequest> requests);
   [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
   [[nodiscard]] std::uint32_t max_pieces() const { return max_pieces_; }
   [[nodiscard]] std::uint32_t max_inline() const { return max_inline_; }
@@ -55,6 +60,8 @@ class SendQueue {
   void clear();
 
  private:
+  [[nodiscard]] Result<void> write(std::uint32_t index, const SendRequest& request);
+
   std::uint32_t capacity_;
   std::uint32_t max_pieces_;
   std::uint32_t max_inline_;

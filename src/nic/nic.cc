@@ -169,10 +169,10 @@ Result<void> Nic::arm(CompletionQueue* cq, bool solicited_only) {
   return {};
 }
 
-Result<void> Nic::post_send(QueuePair* qp, const engine::SendRequest& request) {
+Result<void> Nic::post_send(QueuePair* qp, std::span<const engine::SendRequest> requests) {
   if (qp->refuses_send() && qp->transport != nullptr)
     impl_->shard_of(*qp).refresh(*qp, impl_->host.now());
-  return qp->post_send(request);
+  return qp->post_send(requests);
 }
 
 Result<void> Nic::post_receive(QueuePair* qp, const engine::ReceiveRequest& request) {

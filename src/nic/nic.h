@@ -189,9 +189,13 @@ class Nic {
   [[nodiscard]] Result<void> detach_multicast(QueuePair* qp, const wire::Address& group);
   void detach_all_multicast(QueuePair* qp);
 
-  /// Posts without driving; ring() after the last one of a call tells the shard. What went before a
-  /// failure stays posted.
-  [[nodiscard]] Result<void> post_send(QueuePair* qp, const engine::SendRequest& request);
+  /// Posts without driving; ring() after the last one of a call tells the shard.
+  [[nodiscard]] Result<void> post_send(QueuePair* qp, const engine::SendRequest& request) {
+    return post_send(qp, std::span(&request, 1));
+  }
+  /// All of them or none.
+  [[nodiscard]] Result<void> post_send(QueuePair* qp,
+                                       std::span<const engine::SendRequest> requests);
   [[nodiscard]] Result<void> post_receive(QueuePair* qp, const engine::ReceiveRequest& request);
   void ring(QueuePair* qp);
   /// Needs no ring(): it waits there for a packet.

@@ -112,6 +112,8 @@ Result<void> Nic::Impl::check_init(const QpInit& init) const {
   if (init.send_cq == nullptr || (receives && init.receive_cq == nullptr)) {
     return refuse("a queue pair needs two completion queues");
   }
+  if (init.srq != nullptr && init.type != engine::QpType::kRc && init.type != engine::QpType::kUd)
+    return refuse("only RC and UD queue pairs share receives");
   if (init.max_send_wr > limits.max_qp_wr || init.max_receive_wr > limits.max_qp_wr) {
     return refuse("more work requests than max_qp_wr");
   }

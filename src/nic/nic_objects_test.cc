@@ -216,7 +216,8 @@ TEST_F(ObjectsTest, PostsThatTheTypeDoesNotKnow) {
   QueuePair* const qp = nic->create_qp(init, nullptr).value();
   EXPECT_EQ(condition_of(nic->post_send(qp, {.opcode = engine::SendOpcode::kRead})),
             std::errc::invalid_argument);
-  EXPECT_EQ(condition_of(nic->post_send(qp, {})), std::errc::invalid_argument);  // RESET
+  EXPECT_EQ(condition_of(nic->post_send(qp, engine::SendRequest{})),
+            std::errc::invalid_argument);  // RESET
   EXPECT_EQ(condition_of(nic->post_receive(qp, {})), std::errc::invalid_argument);
   EXPECT_TRUE(nic->destroy_qp(qp));
 }

@@ -135,18 +135,20 @@ Result<void> QueuePair::check(const engine::SendRequest& request) const {
   if (request.inline_data && !carries_data(request.opcode)) {
     return fail(std::errc::invalid_argument, "only SEND and WRITE can be inline");
   }
+  if (type_ == QpType::kUd && request.target.path.destination.is_zero())
+    return fail(std::errc::invalid_argument, "a datagram needs to know where it goes");
   return {};
 }
 
-Result<void> QueuePair::post_send(const engine::SendRequest& request) {
-  if (auto checked = check(request); !checked) return checked;
+Result<void> QueuePair::post_send(std::span<const engine::SendRequest> requests) {
+  for (const engine::SendRequest& request : requests) VERBENA_TRY(check(request));
   if (matches_tags())
     return fail(std::errc::not_enough_memory, "the send queue is that of the receives with tags");
   const std::scoped_lock lock(send_mutex_);
   if (refuses_send()) {
     return fail(std::errc::invalid_argument, "nothing can be sent before RTS");
   }
-  auto posted = send_queue_.post(request);
+  auto posted = send_queue_.post(requests);
   if (posted) send_posted_.store(true, std::memory_order_relaxed);
   return posted;
 }

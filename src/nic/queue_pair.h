@@ -44,10 +44,10 @@ class QueuePair {
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
 
-  /// Copies a request into the send queue. invalid_argument in RESET, INIT and RTR and for requests
+  /// Copies requests into the send queue. invalid_argument in RESET, INIT and RTR and for requests
   /// that the type does not know; not_enough_memory where tags are matched; else as
   /// engine::SendQueue::post.
-  [[nodiscard]] Result<void> post_send(const engine::SendRequest& request);
+  [[nodiscard]] Result<void> post_send(std::span<const engine::SendRequest> requests);
   /// Copies a request into the receive queue. invalid_argument in RESET, and where receives come
   /// from a shared queue or, XRC, are no business of it; else as engine::ReceiveQueue::post.
   [[nodiscard]] Result<void> post_receive(const engine::ReceiveRequest& request);

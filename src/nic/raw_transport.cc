@@ -15,11 +15,6 @@ namespace {
 using engine::QpState;
 using engine::Status;
 
-engine::ReceiveSource& receives_of(QueuePair& qp) {
-  if (qp.srq() != nullptr) return *qp.srq();
-  return qp.receive_queue();
-}
-
 bool copy_guarded(std::byte* to, ConstBytes from) {
   return guarded(from.data(), from.size(), [=] { std::memcpy(to, from.data(), from.size()); });
 }
@@ -32,7 +27,7 @@ RawTransport::RawTransport(QueuePair& qp, const Surroundings& around)
       memory_(around.memory),
       events_(around.events),
       segment_(around.segment),
-      placer_(around.memory, receives_of(qp), *qp.receive_cq(), qp.number) {
+      placer_(around.memory, qp.receive_queue(), *qp.receive_cq(), qp.number) {
   qp.send_cq()->add_listener(*this);
   if (qp.receive_cq() != qp.send_cq()) qp.receive_cq()->add_listener(*this);
 }
@@ -53,7 +48,7 @@ Result<void> RawTransport::modify(const engine::QpAttributes& attributes, std::u
 }
 
 Result<void> RawTransport::change(const engine::QpAttributes& attributes, std::uint32_t mask) {
-  if (overrun_) enter_error();
+  heed_overrun();
   const QpState from = state();
   const QpState to = (mask & engine::kMaskState) != 0 ? attributes.state : from;
   VERBENA_TRY(engine::check_transition(engine::QpType::kRawPacket, from, to, mask));
@@ -69,16 +64,19 @@ void RawTransport::enter(QpState to) {
   qp_.set_state(to);
   if (to != QpState::kReset) return;
   qp_.send_queue().clear();
-  if (qp_.srq() == nullptr) qp_.receive_queue().clear();
+  qp_.receive_queue().clear();
   qp_.purge();
 }
 
 void RawTransport::enter_error() {
-  if (state() == QpState::kErr || state() == QpState::kReset) return;
+  if (state() == QpState::kErr) return;
   state_.store(QpState::kErr, std::memory_order_release);
   qp_.set_state(QpState::kErr);
   flush();
-  if (qp_.srq() != nullptr) raise(AsyncKind::kLastWqeReached);
+}
+
+void RawTransport::heed_overrun() {
+  if (overrun_ && state() != QpState::kReset) enter_error();
 }
 
 void RawTransport::flush() {
@@ -124,7 +122,7 @@ void RawTransport::serve(Time now) {
 }
 
 RawTransport::Step RawTransport::next() {
-  if (overrun_) enter_error();
+  heed_overrun();
   if (state() == QpState::kErr) flush();
   engine::SendQueue& sends = qp_.send_queue();
   if (state() != QpState::kRts || sends.head() == sends.tail()) return Step::kDone;
@@ -191,7 +189,7 @@ void RawTransport::receive(const HeardFrame& frame, std::uint32_t tag) {
 }
 
 void RawTransport::place(const HeardFrame& frame, std::uint32_t tag) {
-  if (overrun_) enter_error();
+  heed_overrun();
   const QpState now = state();
   if (now != QpState::kRtr && now != QpState::kRts && now != QpState::kSqd) return;
   engine::Counters& counters = shard_.counting();

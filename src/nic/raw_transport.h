@@ -68,6 +68,8 @@ class RawTransport final : public FrameReceiver, public OverrunListener {
   [[nodiscard]] Result<void> change(const engine::QpAttributes& attributes, std::uint32_t mask);
   void enter(engine::QpState to);
   void enter_error();
+  /// To ERR, if a completion queue has overflowed.
+  void heed_overrun();
   void flush();
   void raise(AsyncKind kind);
   /// Takes the next request, whose frame is in frame_ then.
