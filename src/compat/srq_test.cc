@@ -276,7 +276,7 @@ TEST_F(SharedReceives, TheExtendedCallMakesBasicOnes) {
   ibv_srq* const made = ibv_create_srq_ex(end.context, &attr);
   ASSERT_NE(made, nullptr);
   EXPECT_EQ(ibv_destroy_srq(made), 0);
-  attr.srq_type = IBV_SRQT_TM;
+  attr.srq_type = testing::wrong_value<ibv_srq_type>(3);
   errno = 0;
   EXPECT_EQ(ibv_create_srq_ex(end.context, &attr), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);

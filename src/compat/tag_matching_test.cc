@@ -71,13 +71,14 @@ class TagMatching : public ::testing::Test {
   [[nodiscard]] ibv_srq* create(ibv_srq_init_attr_ex attr) const {
     return ibv_create_srq_ex(receiver.context, &attr);
   }
-  [[nodiscard]] ibv_qp* share(std::uint32_t max_send_wr, ibv_qp_type type = IBV_QPT_RC) const {
+  [[nodiscard]] ibv_qp* share(std::uint32_t max_send_wr, ibv_qp_type type = IBV_QPT_RC,
+                              ibv_pd* pd = nullptr) const {
     ibv_qp_init_attr init{};
     init.send_cq = init.recv_cq = receiver.cq;
     init.srq = srq;
     init.qp_type = type;
     init.cap.max_send_wr = max_send_wr;
-    ibv_qp* const qp = ibv_create_qp(receiver.pd, &init);
+    ibv_qp* const qp = ibv_create_qp(pd != nullptr ? pd : receiver.pd, &init);
     EXPECT_EQ(init.cap.max_send_wr, qp == nullptr ? max_send_wr : 0U);
     return qp;
   }
@@ -356,13 +357,26 @@ TEST_F(TagMatching, ReceivesAreOfTheQueuesProtectionDomain) {
   ibv_pd* const other = ibv_alloc_pd(receiver.context);
   ibv_mr* const mr =
       ibv_reg_mr(other, receiver.memory.data(), receiver.memory.size(), testing::kAllAccess);
+  EXPECT_EQ(ibv_destroy_qp(receiver.qp), 0);
+  receiver.qp = share(0, IBV_QPT_RC, other);
+  ibv_qp_attr reset{};
+  reset.qp_state = IBV_QPS_RESET;
+  ASSERT_EQ(ibv_modify_qp(sender.qp, &reset, IBV_QP_STATE), 0);
+  testing::connect(sender, receiver);
   ASSERT_EQ(sender.receive(3, sender.piece(4096, 64)), 0);
+  ASSERT_EQ(sender.receive(4, sender.piece(4096, 64)), 0);
+  add(1, receiver.piece(0, 30000));
+  send_rendezvous(8192, 2000, sender.mr->rkey);
+  EXPECT_EQ(await().flags, static_cast<unsigned>(IBV_WC_TM_MATCH));
+  EXPECT_EQ(await().status, IBV_WC_SUCCESS);
   ibv_sge piece = receiver.piece(0, 30000);
   piece.lkey = mr->lkey;
-  add(1, piece);
+  add(2, piece);
   send_rendezvous(8192, 2000, sender.mr->rkey);
-  EXPECT_EQ(await().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(await().flags, static_cast<unsigned>(IBV_WC_TM_MATCH));
   EXPECT_EQ(await().status, IBV_WC_LOC_PROT_ERR);
+  EXPECT_EQ(ibv_destroy_qp(receiver.qp), 0);
+  receiver.qp = share(0);
   EXPECT_EQ(ibv_dereg_mr(mr), 0);
   EXPECT_EQ(ibv_dealloc_pd(other), 0);
 }

@@ -26,6 +26,7 @@ bool HeldEvents::holds(const ChannelMember& member) const {
 }
 
 void HeldEvents::release(Time now) {
+  if (now.time_since_epoch().count() < next_.load(std::memory_order_relaxed)) return;
   const std::scoped_lock lock(mutex_);
   std::erase_if(held_, [now](const Held& held) {
     if (held.due > now) return false;

@@ -44,7 +44,7 @@ namespace {
   if (init.srq == nullptr || !init.srq->has_tags()) return {};
   if (init.type == engine::QpType::kRc && init.max_send_wr == 0) return {};
   return fail(std::errc::invalid_argument,
-              "tags are matched for RC queue pairs, which send nothing else");
+              "tags are matched for RC queue pairs that the program sends nothing with");
 }
 
 [[nodiscard]] bool is_path_mtu(std::uint32_t mtu) {
