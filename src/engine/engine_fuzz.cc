@@ -40,7 +40,8 @@ class Victim {
                .insert({.base = memory_.data() + kGuard,
                         .address = kIova,
                         .length = kRegion,
-                        .access = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic,
+                        .access =
+                            kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic | kFlushGlobal,
                         .pd = kPd})
                .value();
     rc_ = create(kRcNumber, QpType::kRc, rc_sends_, rc_receives_);
@@ -89,8 +90,9 @@ class Victim {
   }
 
   void bring_up() {
-    QpAttributes attributes{
-        .state = QpState::kInit, .access = kRemoteWrite | kRemoteRead | kRemoteAtomic, .port = 1};
+    QpAttributes attributes{.state = QpState::kInit,
+                            .access = kRemoteWrite | kRemoteRead | kRemoteAtomic | kFlushGlobal,
+                            .port = 1};
     attributes.qkey = kQkey;
     modify(*rc_, attributes, kMaskState | kMaskPkeyIndex | kMaskPort | kMaskAccess);
     modify(*ud_, attributes, kMaskState | kMaskPkeyIndex | kMaskPort | kMaskQkey);
