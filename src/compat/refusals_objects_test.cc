@@ -5,8 +5,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
-#include <functional>
 
 #include "compat/test_pair.h"
 
@@ -149,10 +149,7 @@ TEST_F(Refusals, QueuePairsOfWrongTypesAndParents) {
   EXPECT_EQ(why([](Attr& attr) { attr.comp_mask |= 1 << 20; }), EOPNOTSUPP);
   EXPECT_EQ(why([](Attr& attr) { attr.qp_type = wrong_value<ibv_qp_type>(0); }), EOPNOTSUPP);
   EXPECT_EQ(why([](Attr& attr) { attr.qp_type = wrong_value<ibv_qp_type>(-1); }), EOPNOTSUPP);
-  EXPECT_EQ(why([](Attr& attr) {
-              attr.create_flags = IBV_QP_CREATE_SCATTER_FCS;
-            }),
-            EOPNOTSUPP);
+  EXPECT_EQ(why([](Attr& attr) { attr.create_flags = IBV_QP_CREATE_SCATTER_FCS; }), EOPNOTSUPP);
   ibv_qp_init_attr target{};
   target.send_cq = target.recv_cq = end.cq;
   target.qp_type = IBV_QPT_XRC_RECV;  // by the call that cannot say of which domain
@@ -388,6 +385,12 @@ TEST_F(Refusals, WhatTheDeviceDoesNotHave) {
   ibv_ece ece{};
   EXPECT_EQ(ibv_query_ece(end.qp, &ece), EOPNOTSUPP);
   EXPECT_EQ(ibv_set_ece(end.qp, &ece), EOPNOTSUPP);
+  ibv_ah_attr to = testing::address_of(peer);
+  std::array<std::uint8_t, ETHERNET_LL_SIZE> mac{};
+  std::uint16_t vlan = 0;
+  errno = 0;
+  EXPECT_EQ(ibv_resolve_eth_l2_from_gid(end.context, &to, mac.data(), &vlan), -1);
+  EXPECT_EQ(errno, EOPNOTSUPP);
   ibv_values_ex values{};
   values.comp_mask = 1 << 5;
   EXPECT_EQ(ibv_query_rt_values_ex(end.context, &values), EOPNOTSUPP);

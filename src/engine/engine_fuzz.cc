@@ -35,7 +35,7 @@ constexpr std::size_t kOpenSize = 1024;
 constexpr std::byte kCanary{0xA5};
 constexpr std::size_t kMaxCompletions = 4096;
 constexpr std::size_t kLongest = 600;
-constexpr std::uint32_t kRemote = kRemoteWrite | kRemoteRead | kRemoteAtomic;
+constexpr std::uint32_t kRemote = kRemoteWrite | kRemoteRead | kRemoteAtomic | kFlushGlobal;
 
 struct Counter final : CompletionSink {
   bool complete(const Completion&) override { return ++count <= kMaxCompletions; }
@@ -267,6 +267,8 @@ class Victim {
       store_be<std::uint32_t>(operands.data(), kSrq + low);
       operands = operands.subspan(wire::XrcEth::kSize);
     }
+    if (info.has_feth && operands.size() >= wire::Feth::kSize)
+      operands = operands.subspan(wire::Feth::kSize);
     const std::array keys = {key_, window_keys_[0], window_keys_[1], window_keys_[2]};
     const std::size_t key = mending.more >> 3 & 3;
     if (info.has_ieth && operands.size() >= wire::Ieth::kSize)

@@ -130,15 +130,30 @@ std::expected<Bytes, MemoryError> KeyTable::lookup(std::uint32_t key, std::uint6
   return bytes_of(found, address, length, access);
 }
 
+std::expected<const KeyTable::Entry*, MemoryError> KeyTable::find_remote(
+    std::uint32_t key, const KeyUser& user) const {
+  const auto entry = find(key, user.pd);
+  if (!entry) return entry;
+  const bool others = (*entry)->qp_number != 0 && (*entry)->qp_number != user.qp_number;
+  if (others && !mutant(Mutant::kWindowForAll)) return std::unexpected(MemoryError::kAccess);
+  return entry;
+}
+
 std::expected<Bytes, MemoryError> KeyTable::lookup_remote(std::uint32_t key, std::uint64_t address,
                                                           std::uint64_t length,
                                                           std::uint32_t access,
                                                           const KeyUser& user) const {
-  const auto entry = find(key, user.pd);
+  const auto entry = find_remote(key, user);
   if (!entry) return std::unexpected(entry.error());
-  const bool others = (*entry)->qp_number != 0 && (*entry)->qp_number != user.qp_number;
-  if (others && !mutant(Mutant::kWindowForAll)) return std::unexpected(MemoryError::kAccess);
   return bytes_of((*entry)->key, address, length, access);
+}
+
+std::expected<void, MemoryError> KeyTable::check_remote(std::uint32_t key, std::uint32_t access,
+                                                        const KeyUser& user) const {
+  const auto entry = find_remote(key, user);
+  if (!entry) return std::unexpected(entry.error());
+  if (((*entry)->key.access & access) != access) return std::unexpected(MemoryError::kAccess);
+  return {};
 }
 
 // --- Windows

@@ -74,6 +74,9 @@ class KeyTable final : public MemoryLookup {
                                                                 std::uint64_t length,
                                                                 std::uint32_t access,
                                                                 const KeyUser& user) const override;
+  [[nodiscard]] std::expected<void, MemoryError> check_remote(std::uint32_t key,
+                                                              std::uint32_t access,
+                                                              const KeyUser& user) const override;
   [[nodiscard]] std::expected<void, MemoryError> invalidate(std::uint32_t key,
                                                             const KeyUser& user) override;
   [[nodiscard]] std::expected<void, MemoryError> bind(const WindowBinding& binding,
@@ -95,6 +98,9 @@ class KeyTable final : public MemoryLookup {
   /// The entry of a key that is valid for a user.
   [[nodiscard]] std::expected<const Entry*, MemoryError> find(std::uint32_t key,
                                                               std::uint32_t pd) const;
+  /// The same for a key that a peer gave.
+  [[nodiscard]] std::expected<const Entry*, MemoryError> find_remote(std::uint32_t key,
+                                                                     const KeyUser& user) const;
   [[nodiscard]] std::expected<Entry*, MemoryError> find_region(const WindowBinding& binding,
                                                                std::uint32_t pd);
   static void unbind(Entry& window);

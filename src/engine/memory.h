@@ -51,6 +51,10 @@ class MemoryLookup {
       std::uint32_t key, std::uint64_t address, std::uint64_t length, std::uint32_t access,
       const KeyUser& user) const = 0;
 
+  /// The same without a range: whether the key is one that grants every right in `access`.
+  [[nodiscard]] virtual std::expected<void, MemoryError> check_remote(
+      std::uint32_t key, std::uint32_t access, const KeyUser& user) const = 0;
+
   /// Invalidates the key of a memory window of type 2 on behalf of a queue pair (SEND_WITH_INV,
   /// LOCAL_INV). Regions that were registered through the verbs, and windows of type 1, cannot be
   /// invalidated: kAccess.

@@ -67,6 +67,7 @@ CompletionOpcode completion_opcode(SendOpcode opcode) {
     case SendOpcode::kFetchAdd: return CompletionOpcode::kFetchAdd;
     case SendOpcode::kLocalInvalidate: return CompletionOpcode::kLocalInvalidate;
     case SendOpcode::kBindWindow: return CompletionOpcode::kBindWindow;
+    case SendOpcode::kFlush: return CompletionOpcode::kFlush;
     case SendOpcode::kAtomicWrite: return CompletionOpcode::kAtomicWrite;
     default: return CompletionOpcode::kSend;
   }

@@ -22,7 +22,8 @@ constexpr std::uint8_t kCongestionExperienced = 3;
 bool is_request(wire::Operation operation) {
   using enum wire::Operation;
   return operation == kSend || operation == kWrite || operation == kReadRequest ||
-         operation == kCompareSwap || operation == kFetchAdd || operation == kAtomicWrite;
+         operation == kCompareSwap || operation == kFetchAdd || operation == kAtomicWrite ||
+         operation == kFlush;
 }
 
 /// XRC queue pairs go one way: requests are for targets, responses for initiators.

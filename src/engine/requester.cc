@@ -71,6 +71,7 @@ Fill Requester::fill(TrainBatch& batch, Time now) {
     const Fill result = opcode == SendOpcode::kRead          ? send_read(batch, wqe, now)
                         : is_atomic(opcode)                  ? send_atomic(batch, wqe, now)
                         : opcode == SendOpcode::kAtomicWrite ? send_atomic_write(batch, wqe, now)
+                        : opcode == SendOpcode::kFlush       ? send_flush(batch, wqe, now)
                                                              : send_message(batch, wqe, now);
     if (result == Fill::kIdle && local_error_) continue;
     if (result != Fill::kMore) return result;
@@ -162,7 +163,7 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
   return Fill::kMore;
 }
 
-/// What READ requests and atomics have in common.
+/// What READ requests, atomics and FLUSHes have in common.
 wire::Train& Requester::begin_request(TrainBatch& batch, const SendWqe& wqe,
                                       wire::Opcode rc_opcode) const {
   wire::Train& train = batch.next();
@@ -228,6 +229,20 @@ Fill Requester::send_atomic_write(TrainBatch& batch, SendWqe& wqe, Time now) {
   const Fill sent = send_message(batch, wqe, now);
   if (sent == Fill::kMore) outstanding_.push_back({psn, 1});
   return sent;
+}
+
+/// A request without data, and a response of its own (Annex A19).
+Fill Requester::send_flush(TrainBatch& batch, SendWqe& wqe, Time now) {
+  if (wqe.length != 0) return local_error(Status::kLocalLengthError);
+  const SendRequest& request = wqe.request;
+  wire::Train& train = begin_request(batch, wqe, wire::Opcode::kRcFlush);
+  train.head.feth = {.selectivity = request.flush.selectivity,
+                     .placement = request.flush.placement};
+  train.head.reth = {
+      .address = request.remote_address, .rkey = request.rkey, .dma_length = request.flush.length};
+  outstanding_.push_back({cursor_psn_, 1});
+  advance_cursor(wqe, 1, now);
+  return Fill::kMore;
 }
 
 void Requester::advance_cursor(const SendWqe& wqe, std::uint32_t packets, Time now) {

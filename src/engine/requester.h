@@ -66,6 +66,7 @@ class Requester {
                                            wire::Opcode rc_opcode) const;
   [[nodiscard]] Fill send_read(TrainBatch& batch, SendWqe& wqe, Time now);
   [[nodiscard]] Fill send_atomic_write(TrainBatch& batch, SendWqe& wqe, Time now);
+  [[nodiscard]] Fill send_flush(TrainBatch& batch, SendWqe& wqe, Time now);
   [[nodiscard]] Fill send_atomic(TrainBatch& batch, SendWqe& wqe, Time now);
   void assign_psns(SendWqe& wqe);
   void advance_cursor(const SendWqe& wqe, std::uint32_t packets, Time now);

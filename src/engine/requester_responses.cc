@@ -106,10 +106,9 @@ void Requester::handle_read_response(const wire::Packet& packet, Time now) {
   const bool read = wqe.request.opcode == SendOpcode::kRead;
   const bool misplaced = read && mutant(Mutant::kReadResponsePlacedTwice);
   if ((!in_order || psn != unacked_psn_) && !misplaced) return recover();
-  // What an ATOMIC WRITE is answered with: a response without data (Annex A19).
-  const bool written = wqe.request.opcode == SendOpcode::kAtomicWrite &&
-                       packet.info().place == wire::Place::kOnly && packet.payload.empty();
-  if (written) return pass(wqe, psn_add(psn, 1), now);
+  const bool placed = is_placement(wqe.request.opcode) &&
+                      packet.info().place == wire::Place::kOnly && packet.payload.empty();
+  if (placed) return pass(wqe, psn_add(psn, 1), now);
   if (!read) return fail_oldest(Status::kBadResponseError);
   const std::uint32_t mtu = qp_.attributes().path_mtu;
   const auto index = static_cast<std::uint32_t>(psn_distance(unacked_psn_, wqe.first_psn));

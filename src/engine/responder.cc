@@ -2,10 +2,7 @@
 #include "engine/responder.h"
 
 #include <algorithm>
-#include <atomic>
-#include <optional>
 
-#include "base/fault_guard.h"
 #include "engine/mutants.h"
 #include "engine/psn.h"
 #include "engine/queue_pair.h"
@@ -14,7 +11,6 @@ namespace verbena::engine {
 namespace {
 
 constexpr std::uint32_t kMaxDmaLength = std::uint32_t{1} << 31;  // C9-94
-constexpr std::uint32_t kAtomicSize = 8;
 
 bool begins(wire::Place place) {
   return place == wire::Place::kFirst || place == wire::Place::kOnly;
@@ -23,23 +19,6 @@ bool ends(wire::Place place) { return place == wire::Place::kLast || place == wi
 /// A request without bytes has no range, and its key is not looked at (C9-88).
 bool has_range(const wire::Reth& reth) {
   return reth.dma_length != 0 || mutant(Mutant::kZeroLengthChecked);
-}
-
-/// Does an atomic to an aligned word and returns what it was before; nothing when its memory went
-/// away.
-std::optional<std::uint64_t> change_word(Bytes bytes, const wire::AtomicEth& request, bool adds) {
-  std::uint64_t original = request.compare;
-  const auto change = [&] {
-    touch_word(bytes.data());
-    std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(bytes.data()));
-    if (adds) {
-      original = word.fetch_add(request.swap_or_add);
-    } else {
-      word.compare_exchange_strong(original, request.swap_or_add);
-    }
-  };
-  if (!guarded(bytes.data(), bytes.size(), change)) return std::nullopt;
-  return original;
 }
 
 }  // namespace
@@ -143,6 +122,7 @@ void Responder::execute(const wire::Packet& packet) {
     case Operation::kCompareSwap:
     case Operation::kFetchAdd: return execute_atomic(packet);
     case Operation::kAtomicWrite: return execute_atomic_write(packet);
+    case Operation::kFlush: return execute_flush(packet);
     default: return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   }
 }
@@ -273,9 +253,10 @@ bool Responder::begin_write(const wire::Packet& packet) {
   return true;
 }
 
-/// Common to READs and atomics: the right, and room to answer.
-bool Responder::start_rd_atomic(std::uint32_t right) {
-  const bool allowed = (qp_.attributes().access & right) != 0 || mutant(Mutant::kQpAccessIgnored);
+/// Common to READs and atomics: the rights, and room to answer.
+bool Responder::start_rd_atomic(std::uint32_t rights) {
+  const bool allowed =
+      (qp_.attributes().access & rights) == rights || mutant(Mutant::kQpAccessIgnored);
   const std::uint32_t limit = qp_.attributes().max_dest_rd_atomic;
   if (!allowed || waiting(false) >= limit) {
     refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
@@ -311,60 +292,6 @@ void Responder::execute_read(const wire::Packet& packet) {
   expected_psn_ = psn_add(expected_psn_, count);
 }
 
-void Responder::execute_atomic(const wire::Packet& packet) {
-  const wire::AtomicEth& request = packet.atomic_eth;
-  if (!start_rd_atomic(kRemoteAtomic)) return;
-  if (request.address % kAtomicSize != 0) {
-    return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
-  }
-  const auto bytes = core_.memory.lookup_remote(request.rkey, request.address, kAtomicSize,
-                                                kRemoteAtomic, user(target_.pd));
-  if (!bytes || reinterpret_cast<std::uintptr_t>(bytes->data()) % kAtomicSize != 0) {
-    return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
-  }
-  if (answers_.size() >= answers_limit_) return;
-
-  const bool adds = packet.info().operation == wire::Operation::kFetchAdd;
-  const auto done = change_word(*bytes, request, adds);
-  if (!done) return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
-  finish_atomic(packet.bth.psn, Answer::Kind::kAtomic, *done);
-}
-
-/// Eight bytes that become visible at once. The rights are those of a WRITE, the room for answers
-/// and the replay of duplicates those of an atomic (Annex A19; Linux's rxe does both so).
-void Responder::execute_atomic_write(const wire::Packet& packet) {
-  const wire::Reth& reth = packet.reth;
-  if (!start_rd_atomic(kRemoteWrite)) return;
-  if (packet.payload.size() != kAtomicSize || reth.dma_length != kAtomicSize ||
-      reth.address % kAtomicSize != 0) {
-    return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
-  }
-  const auto bytes = core_.memory.lookup_remote(reth.rkey, reth.address, kAtomicSize, kRemoteWrite,
-                                                user(target_.pd));
-  const bool usable = bytes && reinterpret_cast<std::uintptr_t>(bytes->data()) % kAtomicSize == 0;
-  if (usable && answers_.size() >= answers_limit_) return;
-  if (!usable || !place(bytes->data(), packet.payload))
-    return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
-  qp_.count(&Counters::bytes_received, kAtomicSize);
-  finish_atomic(packet.bth.psn, Answer::Kind::kAtomicWrite, 0);
-}
-
-/// What a duplicate will be answered with, and the answer.
-void Responder::finish_atomic(std::uint32_t psn, Answer::Kind kind, std::uint64_t original) {
-  msn_ = (msn_ + 1) & wire::kMask24;
-  const SavedAtomic saved{.kind = kind, .psn = psn, .msn = msn_, .original = original};
-  const std::uint32_t most =
-      mutant(Mutant::kSavedAtomicsTooFew) ? 1 : qp_.attributes().max_dest_rd_atomic;
-  if (saved_.size() < most) {
-    saved_.push_back(saved);
-  } else {
-    saved_[saved_next_] = saved;
-    saved_next_ = (saved_next_ + 1) % saved_.size();
-  }
-  static_cast<void>(push({.kind = kind, .psn = psn, .msn = msn_, .original = original}));
-  expected_psn_ = psn_add(expected_psn_, 1);
-}
-
 // --- Duplicates
 
 void Responder::handle_duplicate(const wire::Packet& packet) {
@@ -382,7 +309,8 @@ void Responder::handle_duplicate(const wire::Packet& packet) {
     case Operation::kReadRequest: return duplicate_read(packet);
     case Operation::kCompareSwap:
     case Operation::kFetchAdd:
-    case Operation::kAtomicWrite: return duplicate_atomic(packet);
+    case Operation::kAtomicWrite:
+    case Operation::kFlush: return duplicate_atomic(packet);
     default: return;
   }
 }
@@ -435,34 +363,6 @@ void Responder::suspect_path(std::uint32_t psn, std::uint32_t end) {
   repeated_psn_ = psn;
   if (repetitions_ == kSuspiciousRetries && psn_distance(end, psn) > 1)
     qp_.raise(EventKind::kPathSuspected);
-}
-
-/// The saved result is sent again; one that is not saved any more is dropped.
-void Responder::duplicate_atomic(const wire::Packet& packet) {
-  const std::uint32_t psn = packet.bth.psn;
-  const auto saved = std::ranges::find(saved_, psn, &SavedAtomic::psn);
-  if (saved == saved_.end()) return;
-  const auto same = [&](const Answer& answer) {
-    return answer.kind == saved->kind && answer.psn == psn;
-  };
-  if (std::ranges::any_of(answers_, same)) return;
-  std::uint64_t original = saved->original;
-  if (mutant(Mutant::kDuplicateAtomicExecutes)) {
-    const wire::AtomicEth& request = packet.atomic_eth;
-    const auto bytes = core_.memory.lookup_remote(request.rkey, request.address, kAtomicSize,
-                                                  kRemoteAtomic, user(target_.pd));
-    if (bytes && packet.info().operation == wire::Operation::kFetchAdd) {
-      original = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(bytes->data()))
-                     .fetch_add(request.swap_or_add);
-    }
-  }
-  if (waiting(true) < std::max<std::uint32_t>(qp_.attributes().max_dest_rd_atomic, 1)) {
-    static_cast<void>(push({.kind = saved->kind,
-                            .duplicate = true,
-                            .psn = psn,
-                            .msn = saved->msn,
-                            .original = original}));
-  }
 }
 
 // --- Common to both

@@ -51,7 +51,7 @@ class Responder {
   enum class Message : std::uint8_t { kNone, kSend, kWrite };
 
   struct Answer {
-    enum class Kind : std::uint8_t { kAcknowledge, kNak, kRead, kAtomic, kAtomicWrite };
+    enum class Kind : std::uint8_t { kAcknowledge, kNak, kRead, kAtomic, kPlaced };
     Kind kind{};
     bool duplicate = false;
     std::uint32_t psn = 0;  ///< of the answer; for a READ that of its next packet
@@ -95,8 +95,9 @@ class Responder {
   void execute_read(const wire::Packet& packet);
   void execute_atomic(const wire::Packet& packet);
   void execute_atomic_write(const wire::Packet& packet);
+  void execute_flush(const wire::Packet& packet);
   void finish_atomic(std::uint32_t psn, Answer::Kind kind, std::uint64_t original);
-  [[nodiscard]] bool start_rd_atomic(std::uint32_t right);
+  [[nodiscard]] bool start_rd_atomic(std::uint32_t rights);
   void handle_duplicate(const wire::Packet& packet);
   void duplicate_read(const wire::Packet& packet);
   void duplicate_atomic(const wire::Packet& packet);

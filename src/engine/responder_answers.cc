@@ -83,8 +83,7 @@ Fill Responder::fill(TrainBatch& batch, Time now) {
 
 void Responder::send_simple(TrainBatch& batch, const Answer& answer) {
   wire::Train& train = batch.next();
-  const bool atomic =
-      answer.kind == Answer::Kind::kAtomic || answer.kind == Answer::Kind::kAtomicWrite;
+  const bool atomic = answer.kind == Answer::Kind::kAtomic || answer.kind == Answer::Kind::kPlaced;
   train.path = &qp_.path();
   const wire::Opcode opcode = answer.kind == Answer::Kind::kAtomic
                                   ? wire::Opcode::kRcAtomicAcknowledge

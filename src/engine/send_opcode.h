@@ -14,10 +14,15 @@ namespace verbena::engine {
   return opcode == SendOpcode::kLocalInvalidate || opcode == SendOpcode::kBindWindow;
 }
 
+/// Whether such a request is answered by a READ response without data (Annex A19).
+[[nodiscard]] constexpr bool is_placement(SendOpcode opcode) {
+  return opcode == SendOpcode::kAtomicWrite || opcode == SendOpcode::kFlush;
+}
+
 /// Whether such a request is complete with a response of its own only, which no later
 /// acknowledgement replaces.
 [[nodiscard]] constexpr bool awaits_response(SendOpcode opcode) {
-  return opcode == SendOpcode::kRead || opcode == SendOpcode::kAtomicWrite || is_atomic(opcode);
+  return opcode == SendOpcode::kRead || is_placement(opcode) || is_atomic(opcode);
 }
 
 }  // namespace verbena::engine

@@ -64,6 +64,7 @@ std::string_view to_string(SendOpcode opcode) {
     case SendOpcode::kLocalInvalidate: return "LOCAL_INV";
     case SendOpcode::kBindWindow: return "BIND_WINDOW";
     case SendOpcode::kSendWithInvalidate: return "SEND_WITH_INV";
+    case SendOpcode::kFlush: return "FLUSH";
     case SendOpcode::kAtomicWrite: return "ATOMIC_WRITE";
   }
   return "unknown";

@@ -31,6 +31,7 @@ enum class SendOpcode : std::uint8_t {
   kLocalInvalidate = 7,
   kBindWindow = 8,
   kSendWithInvalidate = 9,
+  kFlush = 14,
   kAtomicWrite = 15,
 };
 
@@ -65,6 +66,7 @@ enum class CompletionOpcode : std::uint8_t {
   kFetchAdd = 4,
   kBindWindow = 5,
   kLocalInvalidate = 6,
+  kFlush = 8,
   kAtomicWrite = 9,
   kReceive = 128,
   kReceiveWriteWithImm = 129,
@@ -85,6 +87,8 @@ enum Access : std::uint32_t {
   kWindowBind = 16,
   kZeroBased = 32,
   kOnDemand = 64,  ///< memory that need not be there before it is used
+  kFlushGlobal = 256,
+  kFlushPersistent = 512,  ///< no region has it: nothing here outlives the machine's power
 };
 
 [[nodiscard]] std::string_view to_string(QpType type);

@@ -25,6 +25,14 @@ struct DatagramTarget {
   std::uint32_t qkey = 0;  ///< top bit set: the queue pair's own Q_Key is used instead
 };
 
+/// What a FLUSH is about, in the terms of wire::Feth: so many bytes from the remote address on, or
+/// all of what the key names.
+struct Flush {
+  std::uint32_t length = 0;
+  std::uint8_t placement = 0;
+  std::uint8_t selectivity = 0;
+};
+
 /// A send work request as the caller describes it. Pieces are copied when it is posted; with
 /// `inline_data` set, their bytes are too, and their lkeys are ignored.
 struct SendRequest {
@@ -36,12 +44,13 @@ struct SendRequest {
   bool inline_data = false;
   std::uint32_t immediate = 0;        ///< host order of the four wire bytes
   std::uint32_t invalidate_rkey = 0;  ///< SEND_WITH_INV, LOCAL_INV
-  std::uint64_t remote_address = 0;   ///< WRITE, READ, atomics
+  std::uint64_t remote_address = 0;   ///< WRITE, READ, atomics, FLUSH
   std::uint32_t rkey = 0;
   std::uint64_t compare_or_add = 0;
   std::uint64_t swap = 0;        ///< ATOMIC_WRITE without pieces: its bytes
   std::uint32_t remote_srq = 0;  ///< XRC: number of the shared receive queue that is meant
   WindowBinding binding{};       ///< BIND_WINDOW
+  Flush flush{};                 ///< FLUSH, which has no pieces
   DatagramTarget target{};       ///< UD only
   std::span<const Sge> pieces{};
 };

@@ -14,7 +14,7 @@ namespace {
 constexpr std::array<std::string_view, kFaults> kFaultNames = {
     "drop", "duplicate", "reorder", "delay", "corrupt", "truncate", "mark"};
 
-constexpr std::array<std::pair<std::string_view, wire::Operation>, 10> kOperations = {{
+constexpr std::array<std::pair<std::string_view, wire::Operation>, 11> kOperations = {{
     {"send", wire::Operation::kSend},
     {"write", wire::Operation::kWrite},
     {"read_request", wire::Operation::kReadRequest},
@@ -24,6 +24,7 @@ constexpr std::array<std::pair<std::string_view, wire::Operation>, 10> kOperatio
     {"compare_swap", wire::Operation::kCompareSwap},
     {"fetch_add", wire::Operation::kFetchAdd},
     {"atomic_write", wire::Operation::kAtomicWrite},
+    {"flush", wire::Operation::kFlush},
     {"cnp", wire::Operation::kCongestion},
 }};
 
@@ -148,7 +149,7 @@ Result<FaultRule> parse_rule(std::string_view item) {
     if (kind == kOperations.end())
       return wrong(
           "{} names no kind of packet behind ':': send, write, read_request, read_response, "
-          "ack, atomic_ack, compare_swap, fetch_add, atomic_write or cnp",
+          "ack, atomic_ack, compare_swap, fetch_add, atomic_write, flush or cnp",
           quoted(item));
     rule.operation = kind->second;
     rest = rest.substr(0, colon);

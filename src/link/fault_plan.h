@@ -53,7 +53,7 @@ struct FaultRule {
 ///     drop:ack=10%  drop:ack@3  of acknowledgements only
 ///     delay_time=100us-2ms      how long a delay takes
 /// Faults: drop, duplicate, reorder, delay, corrupt, truncate, mark. Kinds of packets: send, write,
-/// read_request, read_response, ack, atomic_ack, compare_swap, fetch_add, atomic_write,
+/// read_request, read_response, ack, atomic_ack, compare_swap, fetch_add, atomic_write, flush,
 /// cnp.
 struct FaultPlan {
   static constexpr std::size_t kMaxRules = 32;

@@ -27,6 +27,8 @@ constexpr std::uint64_t kFirstAddress = 4096;
 }
 
 [[nodiscard]] Result<void> check_rights(std::uint32_t access) {
+  if ((access & engine::kFlushPersistent) != 0)
+    return fail(std::errc::operation_not_supported, "no memory here outlives the machine's power");
   const bool remote = (access & (engine::kRemoteWrite | engine::kRemoteAtomic)) != 0;
   if (!remote || (access & engine::kLocalWrite) != 0) return {};
   return fail(std::errc::invalid_argument, "remote write and atomics need local write");

@@ -75,6 +75,8 @@ TEST_F(ObjectsTest, MemoryRegions) {
   EXPECT_EQ(condition_of(add(64, address, engine::kRemoteWrite)), std::errc::invalid_argument);
   EXPECT_EQ(condition_of(add(64, address, engine::kRemoteAtomic)), std::errc::invalid_argument);
   EXPECT_EQ(condition_of(add(0, address, 0)), std::errc::invalid_argument);
+  EXPECT_EQ(condition_of(add(64, address, engine::kFlushPersistent)),
+            std::errc::operation_not_supported);
   EXPECT_EQ(condition_of(add((1 << 20) + 1, address, 0)), std::errc::invalid_argument);
   constexpr std::uint64_t kTop = std::numeric_limits<std::uint64_t>::max();
   EXPECT_EQ(condition_of(add(64, kTop - 62, 0)), std::errc::bad_address);

@@ -27,6 +27,7 @@ using engine::SendOpcode;
     case SendOpcode::kRead:
     case SendOpcode::kCompareSwap:
     case SendOpcode::kFetchAdd: return engine::is_reliable(type);
+    case SendOpcode::kFlush:
     case SendOpcode::kAtomicWrite: return type == QpType::kRc;
   }
   return false;

@@ -70,6 +70,8 @@ std::string to_string(const Packet& packet) {
   if (row.has_deth)
     add(line, " from 0x{:06x} qkey 0x{:x}", packet.deth.source_qp, packet.deth.qkey);
   if (row.has_xrceth) add(line, " srq {}", packet.xrceth.srq_number);
+  if (row.has_feth)
+    add(line, " placement {} selectivity {}", packet.feth.placement, packet.feth.selectivity);
   if (row.has_reth) {
     add(line, " va 0x{:x} rkey 0x{:x} len {}", packet.reth.address, packet.reth.rkey,
         packet.reth.dma_length);

@@ -63,6 +63,25 @@ struct Reth {
   bool operator==(const Reth&) const = default;
 };
 
+/// FLUSH Extended Transport Header (Annex A19, as Linux's rxe lays it out): how far what was placed
+/// before shall get, and of which memory.
+struct Feth {
+  static constexpr std::size_t kSize = 4;
+  // Bits of the placement type.
+  static constexpr std::uint8_t kGlobalVisibility = 1;
+  static constexpr std::uint8_t kPersistence = 2;
+  // Selectivity levels.
+  static constexpr std::uint8_t kRange = 0;   ///< what the RETH names
+  static constexpr std::uint8_t kRegion = 1;  ///< all of what its key names
+  std::uint32_t reserved = 0;                 ///< 26 bits
+  std::uint8_t selectivity = kRange;          ///< 2 bits
+  std::uint8_t placement = 0;                 ///< 4 bits
+
+  [[nodiscard]] static Feth parse(const std::byte* from);
+  void encode(std::byte* to) const;
+  bool operator==(const Feth&) const = default;
+};
+
 /// ACK Extended Transport Header.
 struct Aeth {
   static constexpr std::size_t kSize = 4;
@@ -233,6 +252,19 @@ inline void Aeth::encode(std::byte* to) const {
   store_be24(to + 1, msn);
 }
 
+inline Feth Feth::parse(const std::byte* from) {
+  const auto word = load_be<std::uint32_t>(from);
+  return Feth{
+      .reserved = word >> 6,
+      .selectivity = static_cast<std::uint8_t>(word >> 4 & 3U),
+      .placement = static_cast<std::uint8_t>(word & 0xFU),
+  };
+}
+
+inline void Feth::encode(std::byte* to) const {
+  store_be(to, reserved << 6 | (selectivity & 3U) << 4 | (placement & 0xFU));
+}
+
 inline AtomicEth AtomicEth::parse(const std::byte* from) {
   return AtomicEth{
       .address = load_be<std::uint64_t>(from),
@@ -302,6 +334,7 @@ inline void Cnp::encode(std::byte* to) const { std::memcpy(to, reserved.data(), 
 static_assert(detail::header_size_of(0) == Bth::kSize);
 static_assert(detail::header_size_of(detail::kDeth) == Bth::kSize + Deth::kSize);
 static_assert(detail::header_size_of(detail::kXrcEth) == Bth::kSize + XrcEth::kSize);
+static_assert(detail::header_size_of(detail::kFeth) == Bth::kSize + Feth::kSize);
 static_assert(detail::header_size_of(detail::kReth) == Bth::kSize + Reth::kSize);
 static_assert(detail::header_size_of(detail::kAtomicEth) == Bth::kSize + AtomicEth::kSize);
 static_assert(detail::header_size_of(detail::kAeth) == Bth::kSize + Aeth::kSize);

@@ -15,7 +15,7 @@ namespace {
 template <typename Header>
 class Headers : public testing::Test {};
 using All =
-    testing::Types<Bth, Reth, Aeth, AtomicEth, AtomicAckEth, Deth, ImmDt, Ieth, XrcEth, Cnp>;
+    testing::Types<Bth, Reth, Feth, Aeth, AtomicEth, AtomicAckEth, Deth, ImmDt, Ieth, XrcEth, Cnp>;
 TYPED_TEST_SUITE(Headers, All);
 
 TYPED_TEST(Headers, AnyBitsComeOutAsTheyWentIn) {
@@ -95,6 +95,9 @@ TEST(BthLayout, AFieldThatIsTooWideSpillsNowhere) {
 TEST(HeaderLayout, EachFieldStandsWhereTheWireHasIt) {
   expect_bytes(Reth{.address = 0x0102030405060708, .rkey = 0x090A0B0C, .dma_length = 0x0D0E0F10},
                "0102030405060708 090a0b0c 0d0e0f10");
+  expect_bytes(Feth{.reserved = 0, .selectivity = 1, .placement = 2}, "00000012");
+  expect_bytes(Feth{.reserved = 0x3FFFFFF, .selectivity = 0, .placement = 0}, "ffffffc0");
+  expect_bytes(Feth{.reserved = 0, .selectivity = 0xFF, .placement = 0xFF}, "0000003f");
   expect_bytes(Aeth{}, "1f000000");
   expect_bytes(Aeth{.kind = Aeth::Kind::kRnrNak, .value = 12, .msn = 0x010203}, "2c010203");
   expect_bytes(Aeth{.kind = Aeth::Kind::kNak, .value = 2, .msn = 0xFFFFFF}, "62ffffff");

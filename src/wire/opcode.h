@@ -34,7 +34,8 @@ enum class Opcode : std::uint8_t {
   kRcFetchAdd = 0x14,
   kRcSendLastInv = 0x16,
   kRcSendOnlyInv = 0x17,
-  kRcAtomicWrite = 0x1D,  // Annex A19
+  kRcFlush = 0x1C,  // Annex A19, as the next one
+  kRcAtomicWrite = 0x1D,
   kUcSendFirst = 0x20,
   kUcSendMiddle = 0x21,
   kUcSendLast = 0x22,
@@ -90,6 +91,7 @@ enum class Operation : std::uint8_t {
   kCompareSwap,
   kFetchAdd,
   kAtomicWrite,
+  kFlush,
   kCongestion,
 };
 
@@ -97,8 +99,8 @@ enum class Operation : std::uint8_t {
 enum class Place : std::uint8_t { kFirst, kMiddle, kLast, kOnly };
 
 /// One row of the opcode table: what the opcode means and which extension headers follow the BTH,
-/// in this order: DETH, XRCETH, RETH, AtomicETH, AETH, AtomicAckETH, ImmDt, IETH. A CNP has its 16
-/// reserved bytes there.
+/// in this order: DETH, XRCETH, FETH, RETH, AtomicETH, AETH, AtomicAckETH, ImmDt, IETH. A CNP has
+/// its 16 reserved bytes there.
 struct OpcodeInfo {
   bool known = false;
   Transport transport = Transport::kUnknown;
@@ -106,6 +108,7 @@ struct OpcodeInfo {
   Place place = Place::kOnly;
   bool has_deth = false;
   bool has_xrceth = false;
+  bool has_feth = false;
   bool has_reth = false;
   bool has_atomic_eth = false;
   bool has_aeth = false;
@@ -131,6 +134,7 @@ enum Follows : std::uint16_t {
   kIeth = 1U << 7,
   kCnpBytes = 1U << 8,
   kPayload = 1U << 9,
+  kFeth = 1U << 10,
 };
 
 struct OpcodeRow {
@@ -167,6 +171,7 @@ inline constexpr OpcodeRow kOpcodeRows[] = {
     {Opcode::kRcFetchAdd, Transport::kRc, Operation::kFetchAdd, Place::kOnly, kAtomicEth, "RC FETCH ADD"},
     {Opcode::kRcSendLastInv, Transport::kRc, Operation::kSend, Place::kLast, kIeth | kPayload, "RC SEND LAST INV"},
     {Opcode::kRcSendOnlyInv, Transport::kRc, Operation::kSend, Place::kOnly, kIeth | kPayload, "RC SEND ONLY INV"},
+    {Opcode::kRcFlush, Transport::kRc, Operation::kFlush, Place::kOnly, kFeth | kReth, "RC FLUSH"},
     {Opcode::kRcAtomicWrite, Transport::kRc, Operation::kAtomicWrite, Place::kOnly, kReth | kPayload, "RC ATOMIC WRITE"},
     {Opcode::kUcSendFirst, Transport::kUc, Operation::kSend, Place::kFirst, kPayload, "UC SEND FIRST"},
     {Opcode::kUcSendMiddle, Transport::kUc, Operation::kSend, Place::kMiddle, kPayload, "UC SEND MIDDLE"},
@@ -215,6 +220,7 @@ constexpr std::uint8_t header_size_of(unsigned follows) {
   unsigned size = 12;
   if ((follows & kDeth) != 0) size += 8;
   if ((follows & kXrcEth) != 0) size += 4;
+  if ((follows & kFeth) != 0) size += 4;
   if ((follows & kReth) != 0) size += 16;
   if ((follows & kAtomicEth) != 0) size += 28;
   if ((follows & kAeth) != 0) size += 4;
@@ -235,6 +241,7 @@ constexpr std::array<OpcodeInfo, 256> make_opcode_table() {
         .place = row.place,
         .has_deth = (row.follows & kDeth) != 0,
         .has_xrceth = (row.follows & kXrcEth) != 0,
+        .has_feth = (row.follows & kFeth) != 0,
         .has_reth = (row.follows & kReth) != 0,
         .has_atomic_eth = (row.follows & kAtomicEth) != 0,
         .has_aeth = (row.follows & kAeth) != 0,

@@ -15,8 +15,8 @@ using enum Operation;
 using enum Place;
 
 /// The RC operations by the low five bits, as the specification orders them: the headers behind the
-/// BTH as letters (R RETH, A AtomicETH, a AETH, k AtomicAckETH, i immediate, v invalidate, +
-/// payload), the size with the BTH, and whether it is a request.
+/// BTH as letters (F FETH, R RETH, A AtomicETH, a AETH, k AtomicAckETH, i immediate, v invalidate,
+/// + payload), the size with the BTH, and whether it is a request.
 struct Expected {
   Operation operation;
   Place place;
@@ -65,6 +65,7 @@ struct Row {
 /// What the table should say of an opcode, by the rules of the transports instead of by rows.
 std::optional<Row> expected_row(unsigned value) {
   if (value == 0x81) return Row{Transport::kCnp, kCongestion, kOnly, "", 28, "CNP"};
+  if (value == 0x1C) return Row{Transport::kRc, kFlush, kOnly, "FR", 32, "RC FLUSH"};
   if (value == 0x1D) return Row{Transport::kRc, kAtomicWrite, kOnly, "R+", 28, "RC ATOMIC WRITE"};
   const unsigned transport = value >> 5;
   const unsigned low = value & 0x1F;
@@ -114,6 +115,7 @@ TEST_P(OpcodeTable, EveryCell) {
   EXPECT_EQ(row.place, expected->place);
   EXPECT_EQ(row.has_deth, has('D'));
   EXPECT_EQ(row.has_xrceth, has('X'));
+  EXPECT_EQ(row.has_feth, has('F'));
   EXPECT_EQ(row.has_reth, has('R'));
   EXPECT_EQ(row.has_atomic_eth, has('A'));
   EXPECT_EQ(row.has_aeth, has('a'));
@@ -135,7 +137,7 @@ TEST(Opcode, NamesAreUnique) {
     known += row.known;
     if (row.known) names.insert(row.name);
   }
-  EXPECT_EQ(known, 62U);
+  EXPECT_EQ(known, 63U);
   EXPECT_EQ(names.size(), known);
 }
 

@@ -26,6 +26,7 @@ void put(const Header& header, std::byte*& to) {
 void parse_extensions(const OpcodeInfo& row, const std::byte* from, Packet& packet) {
   if (row.has_deth) take(packet.deth, from);
   if (row.has_xrceth) take(packet.xrceth, from);
+  if (row.has_feth) take(packet.feth, from);
   if (row.has_reth) take(packet.reth, from);
   if (row.has_atomic_eth) take(packet.atomic_eth, from);
   if (row.has_aeth) take(packet.aeth, from);
@@ -82,6 +83,7 @@ std::size_t encode_headers(const Bth& bth, const Packet& extensions, std::byte* 
   if (row.header_size == Bth::kSize) return row.header_size;
   if (row.has_deth) put(extensions.deth, to);
   if (row.has_xrceth) put(extensions.xrceth, to);
+  if (row.has_feth) put(extensions.feth, to);
   if (row.has_reth) put(extensions.reth, to);
   if (row.has_atomic_eth) put(extensions.atomic_eth, to);
   if (row.has_aeth) put(extensions.aeth, to);

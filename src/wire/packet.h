@@ -20,6 +20,7 @@ struct Packet {
   Bth bth{};
   Deth deth{};
   XrcEth xrceth{};
+  Feth feth{};
   Reth reth{};
   AtomicEth atomic_eth{};
   Aeth aeth{};
@@ -39,7 +40,7 @@ enum class ParseError : std::uint8_t {
   kUnknownOpcode,
   kBadVersion,         ///< BTH transport version is not 0
   kBadPad,             ///< pad count without payload to pad, or length not a multiple of four
-  kUnexpectedPayload,  ///< bytes behind the headers of a READ REQUEST, ACK, atomic or CNP
+  kUnexpectedPayload,  ///< bytes behind the headers of a READ REQUEST, FLUSH, ACK, atomic or CNP
 };
 [[nodiscard]] std::string_view to_string(ParseError error);
 

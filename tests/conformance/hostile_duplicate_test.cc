@@ -96,8 +96,9 @@ TEST_F(Duplicates, SendsAndWritesAreAcknowledgedAgain) {
 }
 
 /// One that was never executed has no answer to be repeated.
-TEST_F(Duplicates, UnknownAtomicWritesAreDropped) {
+TEST_F(Duplicates, UnknownAtomicWritesAndFlushesAreDropped) {
   EXPECT_TRUE(victim.ask(victim.request(Opcode::kRcAtomicWrite, kPsn, 8)).empty());
+  EXPECT_TRUE(victim.ask(victim.request(Opcode::kRcFlush, kPsn)).empty());
   expect_nothing_happened();
 }
 

@@ -38,6 +38,7 @@ const Before kBefore[] = {
     {"READ", {Opcode::kRcReadRequest}},
     {"FETCH ADD", {Opcode::kRcFetchAdd}},
     {"ATOMIC WRITE", {Opcode::kRcAtomicWrite}},
+    {"FLUSH", {Opcode::kRcFlush}},
 };
 
 bool continues(Opcode opcode) {
@@ -88,7 +89,8 @@ TEST(HostileRequests, EveryPairOfOpcodes) {
           last != 0 && wire::info(opcodes[last - 1]).operation == wire::info(opcode).operation;
       const bool legal = open ? continues(opcode) && same : !continues(opcode);
       const bool responds = opcode == Opcode::kRcReadRequest || opcode == Opcode::kRcFetchAdd ||
-                            opcode == Opcode::kRcCompareSwap || opcode == Opcode::kRcAtomicWrite;
+                            opcode == Opcode::kRcCompareSwap || opcode == Opcode::kRcAtomicWrite ||
+                            opcode == Opcode::kRcFlush;
       const std::vector<std::byte> storage = victim.storage;
       const auto answers = victim.ask(packet_of(victim, opcodes, last));
       expect_outcome(victim, answers,
@@ -301,10 +303,12 @@ TEST(HostileRequests, RightsOfEveryOperation) {
       {"WRITE", Opcode::kRcWriteOnly, 8, engine::kRemoteWrite},
       {"READ", Opcode::kRcReadRequest, 0, engine::kRemoteRead},
       {"ATOMIC WRITE", Opcode::kRcAtomicWrite, 8, engine::kRemoteWrite},
+      {"FLUSH", Opcode::kRcFlush, 0, engine::kFlushGlobal},
       {"FETCH ADD", Opcode::kRcFetchAdd, 0, engine::kRemoteAtomic},
       {"COMPARE SWAP", Opcode::kRcCompareSwap, 0, engine::kRemoteAtomic},
   };
-  constexpr std::uint32_t kAll = engine::kRemoteWrite | engine::kRemoteRead | engine::kRemoteAtomic;
+  constexpr std::uint32_t kAll =
+      engine::kRemoteWrite | engine::kRemoteRead | engine::kRemoteAtomic | engine::kFlushGlobal;
   const auto ask = [](Victim& victim, const Operation& operation, std::uint32_t rkey) {
     wire::Packet packet = victim.request(operation.opcode, kPsn, operation.payload);
     packet.reth.dma_length = 8;

@@ -62,6 +62,19 @@ std::expected<Bytes, MemoryError> TestMemory::lookup(std::uint32_t key, std::uin
   return region.bytes().subspan(address - region.address, length);
 }
 
+std::expected<void, MemoryError> TestMemory::check_remote(std::uint32_t key, std::uint32_t access,
+                                                          const engine::KeyUser& user) const {
+  const auto window = windows_.find(key);
+  const auto found = regions_.find(key);
+  if (window == windows_.end() && found == regions_.end())
+    return std::unexpected(MemoryError::kUnknownKey);
+  const std::uint64_t address =
+      window != windows_.end() ? window->second.address : found->second->address;
+  const auto first = lookup(key, address, 0, access, user.pd);
+  if (!first) return std::unexpected(first.error());
+  return {};
+}
+
 std::expected<void, MemoryError> TestMemory::invalidate(std::uint32_t key, const engine::KeyUser&) {
   if (windows_.erase(key) != 0) return {};
   return std::unexpected(regions_.contains(key) ? MemoryError::kAccess : MemoryError::kUnknownKey);

@@ -50,6 +50,8 @@ class TestMemory final : public engine::MemoryLookup {
       const engine::KeyUser& user) const override {
     return lookup(key, address, length, access, user.pd);
   }
+  [[nodiscard]] std::expected<void, engine::MemoryError> check_remote(
+      std::uint32_t key, std::uint32_t access, const engine::KeyUser& user) const override;
   [[nodiscard]] std::expected<void, engine::MemoryError> invalidate(
       std::uint32_t key, const engine::KeyUser& user) override;
   /// Windows are there from the beginning.

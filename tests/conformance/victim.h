@@ -34,11 +34,12 @@ class Victim {
   struct Options {
     std::uint32_t mtu = 1024;
     std::uint32_t expected = kExpected;
-    std::uint32_t access = engine::kRemoteWrite | engine::kRemoteRead | engine::kRemoteAtomic;
+    std::uint32_t access =
+        engine::kRemoteWrite | engine::kRemoteRead | engine::kRemoteAtomic | engine::kFlushGlobal;
     std::uint8_t rd_atomic = 4;
     engine::QpType type = engine::QpType::kRc;
-    std::uint32_t region_access =
-        engine::kLocalWrite | engine::kRemoteWrite | engine::kRemoteRead | engine::kRemoteAtomic;
+    std::uint32_t region_access = engine::kLocalWrite | engine::kRemoteWrite | engine::kRemoteRead |
+                                  engine::kRemoteAtomic | engine::kFlushGlobal;
     std::uint8_t retries = 7;
   };
   static constexpr std::uint32_t kQkey = 0x1111;
@@ -83,6 +84,7 @@ class Victim {
     packet.deth = {.qkey = kQkey, .source_qp = kPeer};
     packet.reth = {
         .address = kAddress, .rkey = rkey, .dma_length = static_cast<std::uint32_t>(payload)};
+    packet.feth.placement = wire::Feth::kGlobalVisibility;
     packet.atomic_eth = {.address = kAddress, .rkey = rkey, .swap_or_add = 5, .compare = 0};
     packet.ieth.rkey = window_key;
     packet.payload = ConstBytes(data).first(payload);
@@ -215,6 +217,7 @@ inline constexpr wire::Opcode kRequests[] = {
     wire::Opcode::kRcSendOnlyImm, wire::Opcode::kRcSendOnlyInv,  wire::Opcode::kRcWriteFirst,
     wire::Opcode::kRcWriteMiddle, wire::Opcode::kRcWriteLast,    wire::Opcode::kRcWriteLastImm,
     wire::Opcode::kRcWriteOnly,   wire::Opcode::kRcWriteOnlyImm, wire::Opcode::kRcReadRequest,
-    wire::Opcode::kRcFetchAdd,    wire::Opcode::kRcCompareSwap,  wire::Opcode::kRcAtomicWrite};
+    wire::Opcode::kRcFetchAdd,    wire::Opcode::kRcCompareSwap,  wire::Opcode::kRcAtomicWrite,
+    wire::Opcode::kRcFlush};
 
 }  // namespace verbena::conformance
