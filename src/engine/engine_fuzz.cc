@@ -225,10 +225,12 @@ class Victim {
   /// Requests whose answers the input may forge.
   void post_sends(Which which) {
     using enum SendOpcode;
-    std::vector<SendOpcode> opcodes = {kSend, kRead, kFetchAdd, kWrite, kRead};
-    if (which == kUc) opcodes = {kSend, kWrite};
-    if (which == kRc) opcodes.insert(opcodes.end(), {kBindWindow, kAtomicWrite, kLocalInvalidate});
-    for (const SendOpcode opcode : opcodes) {
+    constexpr std::array kAll = {kSend, kWrite,      kRead,        kFetchAdd,
+                                 kRead, kBindWindow, kAtomicWrite, kLocalInvalidate};
+    constexpr std::size_t kUnreliable = 2;  // the first ones
+    constexpr std::size_t kExtended = 5;
+    const std::size_t count = which == kUc ? kUnreliable : which == kRc ? kAll.size() : kExtended;
+    for (const SendOpcode opcode : std::span(kAll).first(count)) {
       const bool word = opcode == kFetchAdd || opcode == kAtomicWrite;
       const bool local = opcode == kBindWindow || opcode == kLocalInvalidate;
       const Sge part{kIova + 64, word ? 8u : 700u, key_};
