@@ -78,7 +78,7 @@ nlohmann::ordered_json to_json(const RunCounters& counters) {
             {"rnr_naks", counters.shared_rnr_naks},
             {"last_receives", counters.last_receives}}},
           {"extended",
-           {{"connections", counters.extended},
+           {{"ends", counters.extended},
             {"receives", counters.numbered_receives},
             {"failed_queues", counters.failed_queues}}},
           {"windows",
