@@ -18,9 +18,7 @@ SharedReceiveQueue::SharedReceiveQueue(const SrqInit& init, void* cookie, AsyncE
       tags_(init.max_tags == 0 ? nullptr
                                : std::make_unique<engine::TagList>(init.max_tags, kMaxTagPieces,
                                                                    pd_->number, pd_->memory)),
-      queue_(make_queue(init.max_wr)) {
-  if (tags_ != nullptr) rendezvous_ends_.emplace(*cq_);
-}
+      queue_(make_queue(init.max_wr)) {}
 
 std::unique_ptr<engine::ReceiveQueue> SharedReceiveQueue::make_queue(std::uint32_t max_wr) const {
   return std::make_unique<engine::ReceiveQueue>(std::max(max_wr, 1U), max_sge_, pd_->number,
@@ -111,7 +109,7 @@ bool RendezvousEnds::complete(const engine::Completion& completion) {
   engine::Completion end = completion;
   end.opcode = engine::CompletionOpcode::kTagReceive;
   end.data_valid = completion.status == engine::Status::kSuccess;
-  return cq_.complete(end);
+  return cq_->complete(end);
 }
 
 void SharedReceiveQueue::overrun(CompletionQueue&) {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 
 #include "base/result.h"
 #include "engine/receive_queue.h"
@@ -20,11 +19,12 @@ namespace verbena::nic {
 /// pair does for a rendezvous is no business of the program.
 class RendezvousEnds final : public engine::CompletionSink {
  public:
-  explicit RendezvousEnds(CompletionQueue& cq) : cq_(cq) {}
+  /// `cq` outlives it; null where nothing ends here.
+  explicit RendezvousEnds(CompletionQueue* cq) : cq_(cq) {}
   bool complete(const engine::Completion& completion) override;
 
  private:
-  CompletionQueue& cq_;
+  CompletionQueue* cq_;
 };
 
 /// Receives that many queue pairs take from, in the order in which they were posted, and the limit
@@ -76,8 +76,7 @@ class SharedReceiveQueue final : public engine::ReceiveSource,
   /// Null for a basic one.
   [[nodiscard]] CompletionQueue* cq() const { return cq_; }
   [[nodiscard]] bool has_tags() const { return tags_ != nullptr; }
-  /// With tags only.
-  [[nodiscard]] RendezvousEnds& rendezvous_ends() { return *rendezvous_ends_; }
+  [[nodiscard]] RendezvousEnds& rendezvous_ends() { return rendezvous_ends_; }
   [[nodiscard]] EventLedger& ledger() { return ledger_; }
 
   std::uint32_t uses = 0;    ///< queue pairs that take from it (under the NIC's object lock)
@@ -92,11 +91,11 @@ class SharedReceiveQueue final : public engine::ReceiveSource,
   ProtectionDomain* pd_;
   XrcDomain* domain_;
   CompletionQueue* cq_;
+  RendezvousEnds rendezvous_ends_{cq_};
   std::uint32_t max_sge_;
   void* cookie_;
   AsyncEvents& events_;
   EventLedger ledger_;
-  std::optional<RendezvousEnds> rendezvous_ends_{};
   mutable std::mutex mutex_;  ///< guards the rest, what tags_ points to included
   std::unique_ptr<engine::TagList> tags_;
   std::unique_ptr<engine::ReceiveQueue> queue_;
