@@ -229,7 +229,9 @@ class Victim {
                                  kRead, kBindWindow, kAtomicWrite, kLocalInvalidate};
     constexpr std::size_t kUnreliable = 2;  // the first ones
     constexpr std::size_t kExtended = 5;
-    const std::size_t count = which == kUc ? kUnreliable : which == kRc ? kAll.size() : kExtended;
+    std::size_t count = kExtended;
+    if (which == kUc) count = kUnreliable;
+    if (which == kRc) count = kAll.size();
     for (const SendOpcode opcode : std::span(kAll).first(count)) {
       const bool word = opcode == kFetchAdd || opcode == kAtomicWrite;
       const bool local = opcode == kBindWindow || opcode == kLocalInvalidate;
