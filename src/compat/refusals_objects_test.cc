@@ -379,12 +379,6 @@ TEST_F(Refusals, WhatTheDeviceDoesNotHave) {
   EXPECT_EQ(refusal([&] { return ibv_create_counters(end.context, &counters); }), EOPNOTSUPP);
   ibv_flow_action_esp_attr esp{};
   EXPECT_EQ(refusal([&] { return ibv_create_flow_action_esp(end.context, &esp); }), EOPNOTSUPP);
-  ibv_modify_cq_attr moderate{.attr_mask = IBV_CQ_ATTR_MODERATE,
-                              .moderate = {.cq_count = 2, .cq_period = 10}};
-  EXPECT_EQ(ibv_modify_cq(end.cq, &moderate), EOPNOTSUPP);
-  ibv_ece ece{};
-  EXPECT_EQ(ibv_query_ece(end.qp, &ece), EOPNOTSUPP);
-  EXPECT_EQ(ibv_set_ece(end.qp, &ece), EOPNOTSUPP);
   ibv_ah_attr to = testing::address_of(peer);
   std::array<std::uint8_t, ETHERNET_LL_SIZE> mac{};
   std::uint16_t vlan = 0;
