@@ -2,8 +2,10 @@
 //
 // ibv_modify_qp(3), attribute by attribute: in each transition of each type, what is required, what
 // may come along (and is told by ibv_query_qp afterwards), and what is refused and changes nothing.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 #include <string>
@@ -157,7 +159,7 @@ class ModifyQp : public ::testing::TestWithParam<ibv_qp_type> {
   ibv_qp* make() {
     ibv_xrcd_init_attr open{.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
                             .fd = -1,
-                            .oflags = 0100 /* O_CREAT */};
+                            .oflags = O_CREAT};
     domain = ibv_open_xrcd(end.context, &open);
     ibv_qp_init_attr_ex init{};
     init.qp_type = type;

@@ -80,8 +80,9 @@ class Nic {
   [[nodiscard]] Result<void> dealloc_pd(ProtectionDomain* pd);
 
   /// Registers [base, base + length) under `address` (the IOVA). Access rights as engine::Access;
-  /// remote write or atomic needs local write. bad_address when the range wraps around, and for
-  /// memory on demand that no page can be at.
+  /// remote write or atomic needs local write, and nothing can be flushed to persistence
+  /// (operation_not_supported). bad_address when the range wraps around, and for memory on demand
+  /// that no page can be at.
   [[nodiscard]] Result<MemoryRegion*> register_memory(ProtectionDomain* pd, std::byte* base,
                                                       std::uint64_t length, std::uint64_t address,
                                                       std::uint32_t access);

@@ -24,10 +24,11 @@ struct Grammar {
 
 const Words& packet_fields() {
   static const Words known = {
-      "psn",  "payload", "data",     "address", "rkey", "length",   "ack",     "noack",  "se",
-      "imm",  "inv",     "syndrome", "credits", "msn",  "original", "add",     "swap",   "compare",
-      "qpn",  "pkey",    "qkey",     "source",  "icrc", "pad",      "version", "opcode", "mig",
-      "fecn", "becn",    "reserved", "srq",     "cut",  "ce"};
+      "psn",      "payload",  "data", "address", "rkey",     "length",    "ack",
+      "noack",    "se",       "imm",  "inv",     "syndrome", "credits",   "msn",
+      "original", "add",      "swap", "compare", "qpn",      "pkey",      "qkey",
+      "source",   "icrc",     "pad",  "version", "opcode",   "mig",       "fecn",
+      "becn",     "reserved", "srq",  "cut",     "ce",       "placement", "selectivity"};
   return known;
 }
 

@@ -16,6 +16,9 @@
 namespace verbena::conformance {
 namespace {
 
+// IBV_ACCESS_FLUSH_GLOBAL, which headers of older versions do not have.
+constexpr unsigned kFlushGlobal = 1U << 8;
+
 constexpr int kAll = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                      IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
 
@@ -265,6 +268,7 @@ unsigned Subject::access_of(const Fields& fields, std::string_view otherwise) {
     if (letter == 'w') access |= IBV_ACCESS_REMOTE_WRITE;
     if (letter == 'r') access |= IBV_ACCESS_REMOTE_READ;
     if (letter == 'a') access |= IBV_ACCESS_REMOTE_ATOMIC;
+    if (letter == 'f') access |= kFlushGlobal;
   }
   return access;
 }

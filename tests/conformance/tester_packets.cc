@@ -29,7 +29,8 @@ bool ends(Place place) { return place == Place::kLast || place == Place::kOnly; 
 
 bool is_request(Operation operation) {
   return operation == Operation::kSend || operation == Operation::kWrite ||
-         operation == Operation::kReadRequest || is_atomic(operation);
+         operation == Operation::kReadRequest || operation == Operation::kAtomicWrite ||
+         operation == Operation::kFlush || is_atomic(operation);
 }
 
 std::string show(ConstBytes datagram) {
@@ -119,6 +120,10 @@ Tester::Check Tester::fill_headers(const Statement& statement, wire::Packet& pac
       .address = address,
       .rkey = rkey,
       .dma_length = static_cast<std::uint32_t>(VERBENA_TRY(get("length", packet.payload.size())))};
+  packet.feth = {
+      .selectivity = static_cast<std::uint8_t>(VERBENA_TRY(get("selectivity", wire::Feth::kRange))),
+      .placement =
+          static_cast<std::uint8_t>(VERBENA_TRY(get("placement", wire::Feth::kGlobalVisibility)))};
   const bool add = packet.info().operation == Operation::kFetchAdd;
   packet.atomic_eth = {.address = address,
                        .rkey = rkey,
@@ -194,6 +199,8 @@ Tester::Check Tester::compare(const Statement& statement, const wire::Packet& pa
       {"source", packet.deth.source_qp},
       {"pkey", packet.bth.pkey},
       {"mig", packet.bth.migration ? 1U : 0U},
+      {"placement", packet.feth.placement},
+      {"selectivity", packet.feth.selectivity},
   };
   for (const auto& [name, value] : numbers) {
     if (VERBENA_TRY(number_of(statement, name, value)) != value)
