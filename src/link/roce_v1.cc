@@ -78,7 +78,7 @@ bool RoceV1Link::send_train(const wire::Train& train, const MacAddress& to, bool
   const Resume stopped = std::exchange(resume_, {});
   const bool goes_on = stopped.destination_qp == bth.destination_qp && stopped.psn == bth.psn &&
                        stopped.packets < train.count;
-  if (loops && !own_frames_) own_frames_.emplace(kOwn * kFrameRoom);
+  if (loops && !own_frames_) own_frames_ = std::make_unique<AlignedBuffer>(kOwn * kFrameRoom);
   std::array<std::byte, kFrameRoom> staged;
   for (std::uint32_t i = goes_on ? stopped.packets : 0; i < train.count; ++i) {
     const wire::TrainPacket packet = wire::packet_at(train, i);

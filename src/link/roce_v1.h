@@ -81,7 +81,7 @@ class RoceV1Link final : public Link {
   Resume resume_{};
 
   AlignedBuffer received_;
-  std::optional<AlignedBuffer> own_frames_{};  ///< from the first packet to itself on
+  std::unique_ptr<AlignedBuffer> own_frames_;  ///< from the first packet to itself on
   std::array<std::size_t, kOwn> own_sizes_{};
   std::size_t own_head_ = 0;  ///< the oldest one that waits
   std::size_t own_tail_ = 0;
