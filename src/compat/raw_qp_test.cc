@@ -253,9 +253,10 @@ TEST_F(RawPackets, RulesAreForRawPacketQueuePairs) {
 }
 
 TEST_F(RawPackets, WhatIsLeftBehindGoesWithItsDevice) {
-  ASSERT_NE(steer(receiver, EthernetRule{7}), nullptr);
-  ASSERT_EQ(ibv_close_device(receiver.context), 0);
-  receiver.context = nullptr;
+  ibv_flow* const rule = steer(receiver, EthernetRule{7});
+  ASSERT_NE(rule, nullptr);
+  receiver.leave_behind();
+  delete &Flow::of(rule);
   ASSERT_EQ(send_frame(sender), 0);
   EXPECT_EQ(sender.await().status, IBV_WC_SUCCESS);
 }
