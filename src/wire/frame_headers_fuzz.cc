@@ -27,6 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   VERBENA_CHECK(!(headers->has(FrameLayer::kIpv4) && headers->has(FrameLayer::kIpv6)));
   VERBENA_CHECK(!(headers->has(FrameLayer::kTcp) && headers->has(FrameLayer::kUdp)));
   const auto cut = FrameHeaders::parse(bytes.first(std::min(size, kMostHeaders)));
+  VERBENA_CHECK(cut.has_value());
   for (const FrameLayer layer : kFrameLayers) {
     const ConstBytes fields = headers->fields(layer);
     VERBENA_CHECK(fields.size() == (headers->has(layer) ? size_of(layer) : 0));
