@@ -20,6 +20,12 @@ TEST(Congestion, TwoFlowsShareABottleneckFairlyAndKeepItsQueueShort) {
   EXPECT_TRUE(read && written);
 }
 
+// Over 40 ms one flow of this seed had 55.4 %: the swing, not the mean.
+TEST(Congestion, ItLooksForLongEnoughThatSharesAreNotLuck) {
+  const CongestionPlan plan = make_congestion_plan(1068322144);
+  EXPECT_EQ(judge(plan, run_congestion(plan)), "");
+}
+
 TEST(Congestion, WithoutControlTheQueueIsFullAndDrops) {
   CongestionPlan plan = make_congestion_plan(2);
   plan.reads = false;
