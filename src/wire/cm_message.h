@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <expected>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -54,7 +55,8 @@ enum class RejectReason : std::uint16_t {
   kInvalidAlternateTrafficClass = 21,
   kInvalidAlternateHopLimit = 22,
   kInvalidAlternatePacketRate = 23,
-  kPortRedirect = 24,
+  kPortAndManagerRedirect = 24,
+  kPortRedirect = 25,
   kInvalidMtu = 26,
   kInsufficientResponderResources = 27,
   kConsumer = 28,  ///< the program said no
@@ -63,6 +65,7 @@ enum class RejectReason : std::uint16_t {
   kInvalidClassVersion = 31,
   kInvalidFlowLabel = 32,
   kInvalidAlternateFlowLabel = 33,
+  kVendorOptionNotSupported = 35,
 };
 [[nodiscard]] std::string_view to_string(RejectReason reason);
 
@@ -207,7 +210,7 @@ struct CmLap {
 };
 
 struct CmApr {
-  static constexpr std::uint8_t kUnsupported = 1;  ///< status: alternate paths are not supported
+  static constexpr std::uint8_t kUnsupported = 2;  ///< status: alternate paths are not supported
   std::uint32_t local_id = 0;
   std::uint32_t remote_id = 0;
   std::uint8_t info_length = 0;
@@ -256,11 +259,11 @@ struct CmMad {
 
 /// Why bytes are none.
 enum class CmParseError : std::uint8_t {
-  kSize,              ///< not kMadSize
-  kBadVersion,        ///< of the header; the base version is not 1
-  kOtherClass,        ///< not communication management
-  kBadClassVersion,   ///< and it may be rejected for that
-  kOtherMethod,       ///< not Send
+  kSize,             ///< not kMadSize
+  kBadVersion,       ///< of the header; the base version is not 1
+  kOtherClass,       ///< not communication management
+  kBadClassVersion,  ///< and it may be rejected for that
+  kOtherMethod,      ///< not Send
   kUnknownAttribute,
 };
 [[nodiscard]] std::string_view to_string(CmParseError error);

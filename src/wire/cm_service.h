@@ -12,7 +12,12 @@
 namespace verbena::wire {
 
 /// RDMA port spaces, with the numbers that `enum rdma_ucm_port_space` gives them.
-enum class PortSpace : std::uint16_t { kIpoib = 0x0002, kTcp = 0x0106, kUdp = 0x0111, kIb = 0x013F };
+enum class PortSpace : std::uint16_t {
+  kIpoib = 0x0002,
+  kTcp = 0x0106,
+  kUdp = 0x0111,
+  kIb = 0x013F
+};
 
 /// 0x0000000001060000 | port for TCP, and so on.
 [[nodiscard]] constexpr std::uint64_t service_id(PortSpace space, std::uint16_t port) {
@@ -36,8 +41,9 @@ struct CmAddressHeader {
   Address destination{};
 
   /// From at least kSize bytes. Nothing when the version is another one than 0, or the addresses
-  /// are neither IPv4 nor IPv6.
+  /// are neither IPv4 nor IPv6. What stands before an IPv4 address is not looked at.
   [[nodiscard]] static std::optional<CmAddressHeader> parse(const std::byte* from);
+  /// To at least kSize bytes: as IPv4 when both addresses are, else as IPv6.
   void encode(std::byte* to) const;
   bool operator==(const CmAddressHeader&) const = default;
 };

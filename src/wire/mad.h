@@ -32,9 +32,36 @@ struct MadHeader {
   std::uint16_t reserved = 0;
   std::uint32_t attribute_modifier = 0;
 
+  /// From, and to, at least kSize bytes.
   [[nodiscard]] static MadHeader parse(const std::byte* from);
   void encode(std::byte* to) const;
   bool operator==(const MadHeader&) const = default;
 };
+
+inline MadHeader MadHeader::parse(const std::byte* from) {
+  return {.base_version = load_be<std::uint8_t>(from),
+          .management_class = load_be<std::uint8_t>(from + 1),
+          .class_version = load_be<std::uint8_t>(from + 2),
+          .method = load_be<std::uint8_t>(from + 3),
+          .status = load_be<std::uint16_t>(from + 4),
+          .class_specific = load_be<std::uint16_t>(from + 6),
+          .transaction = load_be<std::uint64_t>(from + 8),
+          .attribute = load_be<std::uint16_t>(from + 16),
+          .reserved = load_be<std::uint16_t>(from + 18),
+          .attribute_modifier = load_be<std::uint32_t>(from + 20)};
+}
+
+inline void MadHeader::encode(std::byte* to) const {
+  store_be(to, base_version);
+  store_be(to + 1, management_class);
+  store_be(to + 2, class_version);
+  store_be(to + 3, method);
+  store_be(to + 4, status);
+  store_be(to + 6, class_specific);
+  store_be(to + 8, transaction);
+  store_be(to + 16, attribute);
+  store_be(to + 18, reserved);
+  store_be(to + 20, attribute_modifier);
+}
 
 }  // namespace verbena::wire
