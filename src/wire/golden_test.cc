@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,6 +15,7 @@
 #include "wire/icrc.h"
 #include "wire/packet.h"
 #include "wire/pcap.h"
+#include "wire/test_support.h"
 
 namespace verbena::wire {
 namespace {
@@ -28,13 +27,6 @@ std::vector<std::string> captures() {
   }
   std::ranges::sort(names);
   return names;
-}
-
-std::vector<std::byte> read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::vector<char> chars{std::istreambuf_iterator<char>(file), {}};
-  const auto bytes = std::as_bytes(std::span(chars));
-  return {bytes.begin(), bytes.end()};
 }
 
 /// Neighbour discovery, which precedes the first IPv6 packet on an Ethernet and is none of ours.
@@ -52,7 +44,7 @@ std::vector<PcapRecord> roce_records(ConstBytes file) {
 class Golden : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    file_ = read_file(std::filesystem::path(VERBENA_VECTORS) / (GetParam() + ".pcap"));
+    file_ = test::read_capture(GetParam());
     records_ = roce_records(file_);
     ASSERT_FALSE(records_.empty());
   }
@@ -119,7 +111,7 @@ TEST(GoldenSet, HoldsTheOpcodesAndKindsOfAnswers) {
   int management = 0;
   int ipv6 = 0;
   for (const std::string& name : captures()) {
-    const auto file = read_file(std::filesystem::path(VERBENA_VECTORS) / (name + ".pcap"));
+    const auto file = test::read_capture(name);
     const std::vector<PcapRecord> records = roce_records(file);
     for (const PcapRecord& record : records) {
       const Frame frame = parse_frame(record.frame).value();
