@@ -3,9 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -37,15 +34,6 @@ inline std::vector<std::byte> from_hex(std::string_view text) {
     i += 2;
   }
   return bytes;
-}
-
-/// The file of tests/vectors with this name, without its extension.
-inline std::vector<std::byte> read_capture(std::string_view name) {
-  std::filesystem::path path = std::filesystem::path(VERBENA_VECTORS) / name;
-  std::ifstream file(path += ".pcap", std::ios::binary);
-  const std::vector<char> chars{std::istreambuf_iterator<char>(file), {}};
-  const ConstBytes bytes = std::as_bytes(std::span(chars));
-  return {bytes.begin(), bytes.end()};
 }
 
 inline Path random_path(Random& random, bool ipv4) {
