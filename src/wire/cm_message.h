@@ -144,7 +144,7 @@ struct CmRej {
   std::uint32_t local_id = 0;
   std::uint32_t remote_id = 0;
   CmSubject subject = CmSubject::kReq;
-  std::uint8_t info_length = 0;  ///< 7 bits; how much of `info` counts
+  std::uint8_t info_length = 0;  ///< 7 bits: how much of `info` counts; a peer may say too much
   RejectReason reason{};
   PrivateData<72> info{};
   PrivateData<148> private_data{};
@@ -213,7 +213,7 @@ struct CmApr {
   static constexpr std::uint8_t kUnsupported = 2;  ///< status: alternate paths are not supported
   std::uint32_t local_id = 0;
   std::uint32_t remote_id = 0;
-  std::uint8_t info_length = 0;
+  std::uint8_t info_length = 0;  ///< a peer may say more than `info` has
   std::uint8_t status = 0;
   PrivateData<72> info{};
   PrivateData<148> private_data{};
@@ -234,8 +234,8 @@ struct CmSidrReq {
 struct CmSidrRep {
   std::uint32_t request_id = 0;
   SidrStatus status = SidrStatus::kValid;
-  std::uint8_t info_length = 0;
-  std::uint32_t qp = 0;  ///< 24 bits
+  std::uint8_t info_length = 0;  ///< a peer may say more than `info` has
+  std::uint32_t qp = 0;          ///< 24 bits
   std::uint64_t service_id = 0;
   std::uint32_t qkey = 0;
   PrivateData<72> info{};
