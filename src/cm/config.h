@@ -13,13 +13,13 @@ namespace verbena::cm {
 struct Config {
   /// How long this end may take for an answer: 4.096 us * 2^t, told in each REQ.
   std::uint8_t response_timeout = 20;
-  std::uint8_t retries = 15;           ///< of a message without an answer, 0 to 15
-  std::uint8_t packet_lifetime = 16;   ///< a packet's longest way: 4.096 us * 2^t
-  std::uint8_t service_timeout = 24;   ///< how long a program may think over a REQ, told in an MRA
-  std::size_t max_connections = 65536; ///< and requests for a service's queue pair
+  std::uint8_t retries = 15;            ///< of a message without an answer, 0 to 15
+  std::uint8_t packet_lifetime = 16;    ///< a packet's longest way: 4.096 us * 2^t
+  std::uint8_t service_timeout = 24;    ///< how long a program may think over a REQ, told in an MRA
+  std::size_t max_connections = 65536;  ///< and requests for a service's queue pair
   std::size_t max_listeners = 4096;
-  /// The upper bits of every communication ID given here, and how many: so that what comes in can be
-  /// told from what is another process's.
+  /// The upper bits of every communication ID given here, and how many: so that what comes in can
+  /// be told from what is another process's.
   std::uint32_t id_prefix = 0;
   unsigned id_prefix_bits = 0;
   std::uint64_t ca_guid = 0;

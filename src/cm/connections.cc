@@ -100,6 +100,7 @@ void Connections::take(ConnectionId id, Connection& connection, const wire::CmMa
     case Action::kDelay: return send_delay(id, connection);
     case Action::kRepeatReply:
       ++core_.counters.sent_again;
+      connection.sent.mad.transaction = mad.transaction;
       return core_.send(connection.path, connection.sent.mad);
     case Action::kRefuseLap:
       return core_.send(connection.path,
@@ -129,11 +130,12 @@ void Connections::answer_stranger(const wire::Path& path, const wire::CmMad& mad
   ++core_.counters.unexpected;
   const wire::Path back = reversed(path);
   if (const auto* reply = std::get_if<wire::CmRep>(&mad.message)) {
-    core_.send(back, {.transaction = mad.transaction,
-                      .message = wire::CmRej{.local_id = reply->remote_id,
-                                             .remote_id = reply->local_id,
-                                             .subject = wire::CmSubject::kRep,
-                                             .reason = wire::RejectReason::kInvalidCommunicationId}});
+    core_.send(back,
+               {.transaction = mad.transaction,
+                .message = wire::CmRej{.local_id = reply->remote_id,
+                                       .remote_id = reply->local_id,
+                                       .subject = wire::CmSubject::kRep,
+                                       .reason = wire::RejectReason::kInvalidCommunicationId}});
   } else if (const auto* request = std::get_if<wire::CmDreq>(&mad.message)) {
     core_.send(back, {.transaction = mad.transaction,
                       .message = wire::CmDrep{.local_id = request->remote_id,

@@ -63,9 +63,11 @@ class Connections {
   // connections.cc: what the messages share.
   [[nodiscard]] Result<Connection*> find(ConnectionId id, Call call);
   [[nodiscard]] Connection* owner(const wire::Path& path, const wire::CmMad& mad, ConnectionId& id);
-  void take(ConnectionId id, Connection& connection, const wire::CmMad& mad, Received kind, Time now);
+  void take(ConnectionId id, Connection& connection, const wire::CmMad& mad, Received kind,
+            Time now);
   void answer_stranger(const wire::Path& path, const wire::CmMad& mad);
-  void begin(ConnectionId id, Connection& connection, State state, const wire::CmMad& mad, Time now);
+  void begin(ConnectionId id, Connection& connection, State state, const wire::CmMad& mad,
+             Time now);
   void tell(EventKind kind, ConnectionId id, const Connection& connection,
             const wire::CmMessage& message);
   void no_longer_waits(Connection& connection);
@@ -78,7 +80,8 @@ class Connections {
   void take_request(const wire::Path& path, const wire::CmMad& mad, ListenerId listener);
   void take_reply(ConnectionId id, Connection& connection, const wire::CmMad& mad);
   void take_ready(ConnectionId id, Connection& connection, const wire::CmMessage& message);
-  void take_rejection(ConnectionId id, Connection& connection, const wire::CmRej& rejection, Time now);
+  void take_rejection(ConnectionId id, Connection& connection, const wire::CmRej& rejection,
+                      Time now);
   void take_delay(ConnectionId id, Connection& connection, const wire::CmMra& delay, Time now);
   void send_delay(ConnectionId id, const Connection& connection);
   void send_rejection(ConnectionId id, const Connection& connection, wire::CmRej rejection);

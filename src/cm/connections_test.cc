@@ -91,8 +91,7 @@ TEST_P(EachLoss, IsMadeUpFor) {
   ConnectionId theirs = 0;
   const auto until = [&](End& end, EventKind kind) {
     two.network.deliver();
-    while (end.silent() && two.network.step()) {
-    }
+    while (end.silent() && two.network.step()) {}
     return end.expect(kind);
   };
   theirs = until(two.server, EventKind::kRequested).id;
@@ -103,8 +102,7 @@ TEST_P(EachLoss, IsMadeUpFor) {
   ASSERT_TRUE(two.client.manager.disconnect(mine, {}, two.network.now));
   until(two.server, EventKind::kDisconnecting);
   ASSERT_TRUE(two.server.manager.disconnect(theirs, {}, two.network.now));
-  while (two.client.silent() && two.network.step()) {
-  }
+  while (two.client.silent() && two.network.step()) {}
   two.client.expect(EventKind::kDisconnected);
   EXPECT_TRUE(once);
   two.expect_nothing_left();
@@ -152,6 +150,21 @@ TEST(Connections, NobodyAnswersTheDreq) {
   EXPECT_EQ(two.client.expect(EventKind::kTimewaitOver).id, mine);
   EXPECT_EQ(two.network.count<wire::CmDreq>(), 16U);
   EXPECT_EQ(two.server.manager.state(theirs), State::kEstablished);
+}
+
+TEST(Connections, WhoGaveUpStillAnswersADreq) {
+  Two two;
+  const auto [mine, theirs] = two.established();
+  two.network.lost = [](const wire::CmMad&) { return true; };
+  ASSERT_TRUE(two.client.manager.disconnect(mine, {}, two.network.now));
+  while (two.client.manager.state(mine) != State::kTimewait) ASSERT_TRUE(two.network.step());
+  two.network.lost = [](const wire::CmMad&) { return false; };
+  ASSERT_TRUE(two.server.manager.disconnect(theirs, {}, two.network.now));
+  two.network.deliver();
+  two.server.expect(EventKind::kDisconnected);
+  EXPECT_EQ(two.network.sent.back().transaction, (two.network.sent.end() - 2)->transaction);
+  // And so does who was told, when the DREP was lost.
+  EXPECT_EQ(two.network.last<wire::CmDrep>().remote_id, theirs);
 }
 
 TEST(Connections, WhoTakesItsTimeSaysSo) {
@@ -216,7 +229,7 @@ TEST(Connections, WhatMayNotBeAskedForIsRefused) {
   EXPECT_EQ(reason_for(request), wire::RejectReason::kInvalidTransport);
   request.transport = wire::CmTransport::kExtended;
   EXPECT_EQ(reason_for(request), wire::RejectReason::kInvalidTransport);
-  for (const std::uint8_t mtu : {0, 6, 15}) {
+  for (const std::uint8_t mtu : std::initializer_list<std::uint8_t>{0, 6, 15}) {
     request = request_of(1);
     request.path_mtu = mtu;
     EXPECT_EQ(reason_for(request), wire::RejectReason::kInvalidMtu);
@@ -405,51 +418,53 @@ TEST(Connections, WhatDoesNotFitTheStateIsInvalid) {
   EXPECT_EQ(two.client.manager.state(mine), State::kEstablished);
 }
 
-/// However far it is, who abandons a connection leaves nothing behind, and the peer hears of it.
-class AbandonedAt : public testing::TestWithParam<int> {};
-
-TEST_P(AbandonedAt, EveryStateNothingIsLeft) {
-  for (const bool by_client : {true, false}) {
-    Two two;
-    ConnectionId mine = 0;
-    ConnectionId theirs = 0;
-    switch (GetParam()) {
-      case 0: mine = two.connect(); break;
-      case 1:
-        mine = two.connect();
-        two.network.deliver();
-        theirs = two.server.expect(EventKind::kRequested).id;
-        break;
-      case 2: std::tie(mine, theirs) = two.up_to_reply(); break;
-      case 3: std::tie(mine, theirs) = two.established(); break;
-      case 4:
-        std::tie(mine, theirs) = two.established();
-        EXPECT_TRUE(two.client.manager.disconnect(mine, {}, two.network.now));
-        break;
-      default:
-        std::tie(mine, theirs) = two.established();
-        EXPECT_TRUE(two.client.manager.disconnect(mine, {}, two.network.now));
-        two.network.deliver();
-        two.server.expect(EventKind::kDisconnecting);
-    }
-    End& leaver = by_client ? two.client : two.server;
-    leaver.manager.abandon(by_client ? mine : theirs, two.network.now);
+/// A pair whose connection has come so far; the numbers of both sides, 0 where there is none.
+std::pair<ConnectionId, ConnectionId> bring_to(Two& two, State client) {
+  if (client == State::kReqSent) {
+    const ConnectionId mine = two.connect();
     two.network.deliver();
-    EXPECT_TRUE(leaver.silent());
-    // The other one ends it as a program does that is told.
-    End& other = by_client ? two.server : two.client;
-    other.take_events();
-    for (const Event& event : other.events) {
-      if (event.kind == EventKind::kRequested || event.kind == EventKind::kDisconnecting)
-        other.manager.abandon(event.id, two.network.now);
-    }
-    if (GetParam() == 0 && !by_client) two.client.manager.abandon(mine, two.network.now);
-    two.expect_nothing_left();
-    EXPECT_TRUE(leaver.silent());
+    return {mine, two.server.expect(EventKind::kRequested).id};
   }
+  if (client == State::kRepReceived) return two.up_to_reply();
+  const auto ids = two.established();
+  if (client == State::kEstablished) return ids;
+  EXPECT_TRUE(two.client.manager.disconnect(ids.first, {}, two.network.now));
+  two.network.deliver();
+  two.server.expect(EventKind::kDisconnecting);
+  if (client == State::kTimewait) {
+    EXPECT_TRUE(two.server.manager.disconnect(ids.second, {}, two.network.now));
+    two.network.deliver();
+    two.client.expect(EventKind::kDisconnected);
+  }
+  return ids;
 }
 
-INSTANTIATE_TEST_SUITE_P(Connections, AbandonedAt, testing::Range(0, 6));
+/// However far it is, who abandons a connection hears no more of it and leaves nothing behind.
+class Abandoned : public testing::TestWithParam<std::tuple<State, bool>> {};
+
+TEST_P(Abandoned, LeavesNothingBehind) {
+  const auto [state, by_client] = GetParam();
+  Two two;
+  const auto [mine, theirs] = bring_to(two, state);
+  EXPECT_EQ(two.client.manager.state(mine), state);
+  End& leaver = by_client ? two.client : two.server;
+  End& other = by_client ? two.server : two.client;
+  leaver.manager.abandon(by_client ? mine : theirs, two.network.now);
+  two.network.deliver();
+  EXPECT_EQ(other.silent(), state == State::kTimewait || (state == State::kDreqSent && by_client))
+      << "the other side is told, unless it was";
+  other.events.clear();
+  other.manager.abandon(by_client ? theirs : mine, two.network.now);
+  two.expect_nothing_left();
+  EXPECT_TRUE(leaver.silent());
+  EXPECT_TRUE(other.silent());
+}
+
+INSTANTIATE_TEST_SUITE_P(Connections, Abandoned,
+                         testing::Combine(testing::Values(State::kReqSent, State::kRepReceived,
+                                                          State::kEstablished, State::kDreqSent,
+                                                          State::kTimewait),
+                                          testing::Bool()));
 
 TEST(Connections, WhoStopsListeningRefusesWhomItHasNotAnswered) {
   Two two;

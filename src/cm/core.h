@@ -74,7 +74,9 @@ class Core {
   void unschedule(ConnectionId id, Repeated& repeated) { schedule(id, repeated, Time::max()); }
   /// Whose time has come.
   [[nodiscard]] std::optional<ConnectionId> next_due(Time now) const;
-  [[nodiscard]] Time poll_timeout() const { return due_.empty() ? Time::max() : due_.begin()->first; }
+  [[nodiscard]] Time poll_timeout() const {
+    return due_.empty() ? Time::max() : due_.begin()->first;
+  }
 
   void tell(const Event& event) { events_.push_back(event); }
   [[nodiscard]] std::optional<Outgoing> poll_transmit();

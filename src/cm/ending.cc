@@ -29,9 +29,8 @@ Result<void> Connections::disconnect(ConnectionId id, ConstBytes data, Time now)
 
 void Connections::send_disconnect(ConnectionId id, Connection& connection, ConstBytes data,
                                   Time now) {
-  wire::CmDreq request{.local_id = id,
-                       .remote_id = connection.remote_id,
-                       .remote_qp = connection.remote_qp};
+  wire::CmDreq request{
+      .local_id = id, .remote_id = connection.remote_id, .remote_qp = connection.remote_qp};
   copy(data, request.private_data);
   begin(id, connection, State::kDreqSent,
         {.transaction = core_.new_transaction(), .message = request}, now);
@@ -68,8 +67,13 @@ void Connections::take_disconnected(ConnectionId id, Connection& connection,
   linger(id, connection, now);
 }
 
+/// A DREQ that comes now gets a DREP, whichever side's was the first.
 void Connections::linger(ConnectionId id, Connection& connection, Time now) {
+  core_.unschedule(id, connection.sent);
   connection.state = State::kTimewait;
+  if (!std::holds_alternative<wire::CmDrep>(connection.sent.mad.message)) {
+    connection.sent.mad.message = wire::CmDrep{.local_id = id, .remote_id = connection.remote_id};
+  }
   core_.schedule(id, connection.sent, now + connection.lingers);
 }
 

@@ -15,17 +15,17 @@ using ListenerId = std::uint32_t;
 
 /// What the program is told.
 enum class EventKind : std::uint8_t {
-  kRequested,       ///< a REQ: accept() or reject()
-  kReplied,         ///< a REP: confirm() or reject()
-  kEstablished,     ///< the RTU came, or the program saw data before it
-  kRejected,        ///< a REJ; the connection is gone, or in timewait if it was established
-  kUnreachable,     ///< nobody answered the REQ or the REP; the connection is gone
-  kDisconnecting,   ///< a DREQ: disconnect() answers
-  kDisconnected,    ///< the DREP came, or nothing did
-  kTimewaitOver,    ///< the connection is gone; its queue pair's number may be used again
+  kRequested,         ///< a REQ: accept() or reject()
+  kReplied,           ///< a REP: confirm() or reject()
+  kEstablished,       ///< the RTU came, or the program saw data before it
+  kRejected,          ///< a REJ; the connection is gone, or in timewait if it was established
+  kUnreachable,       ///< nobody answered the REQ or the REP; the connection is gone
+  kDisconnecting,     ///< a DREQ: disconnect() answers
+  kDisconnected,      ///< the DREP came, or nothing did
+  kTimewaitOver,      ///< the connection is gone; its queue pair's number may be used again
   kResolveRequested,  ///< a SIDR REQ: answer()
-  kResolved,        ///< a SIDR REP; the request is gone
-  kUnresolved,      ///< nobody answered the SIDR REQ; it is gone
+  kResolved,          ///< a SIDR REP; the request is gone
+  kUnresolved,        ///< nobody answered the SIDR REQ; it is gone
 };
 inline constexpr std::size_t kEventKinds = 11;
 

@@ -22,8 +22,8 @@ namespace verbena::cm {
 /// allow, and a bounded number of datagrams that wait to go out.
 ///
 /// After each call, what poll_transmit() and poll_event() give is taken until there is no more. One
-/// thread at a time. Errors: invalid_argument where there is no such connection, or it does not stand
-/// where that may be asked; not_enough_memory at a limit.
+/// thread at a time. Errors: invalid_argument where there is no such connection, or it does not
+/// stand where that may be asked; not_enough_memory at a limit.
 class Manager {
  public:
   Manager(const Config& config, std::uint64_t seed)
@@ -39,8 +39,8 @@ class Manager {
   void handed_over(ConnectionId id);
 
   /// Sends a REQ along `path`, from here to the peer. The caller gives service, queue pair, PSN,
-  /// transport, depths, retries, MTU, the primary path's ACK time-out and rate, and private data; the
-  /// rest is filled in.
+  /// transport, depths, retries, MTU, the primary path's ACK time-out and rate, and private data;
+  /// the rest is filled in.
   [[nodiscard]] Result<ConnectionId> connect(const wire::Path& path, const wire::CmReq& request,
                                              Time now);
   /// Sends a REP: the caller gives queue pair, PSN, depths, retries and private data.

@@ -34,11 +34,11 @@ void ServiceRequests::handle_request(const wire::Path& path, const wire::CmMad& 
   const wire::Path back = reversed(path);
   const ListenerId listener = core_.listeners.find(asked.service_id, path.destination);
   if (listener == 0) {
-    return core_.send(back, {.transaction = mad.transaction,
-                             .message = wire::CmSidrRep{
-                                 .request_id = asked.request_id,
-                                 .status = wire::SidrStatus::kInvalidServiceId,
-                                 .service_id = asked.service_id}});
+    return core_.send(back,
+                      {.transaction = mad.transaction,
+                       .message = wire::CmSidrRep{.request_id = asked.request_id,
+                                                  .status = wire::SidrStatus::kInvalidServiceId,
+                                                  .service_id = asked.service_id}});
   }
   if (!core_.listeners.add_waiting(listener)) {
     ++core_.counters.over_backlog;
@@ -77,7 +77,8 @@ Result<void> ServiceRequests::answer(ConnectionId id, wire::CmSidrRep reply, Tim
   request.answered = true;
   request.sent.mad = {.transaction = request.transaction, .message = reply};
   core_.send(request.path, request.sent.mad);
-  core_.schedule(id, request.sent, now + core_.answer_within(core_.config().response_timeout));
+  // Longer than until the next repetition, should the answer be lost.
+  core_.schedule(id, request.sent, now + 2 * core_.answer_within(core_.config().response_timeout));
   return {};
 }
 

@@ -141,8 +141,8 @@ Result<void> Connections::accept(ConnectionId id, wire::CmRep reply, Time now) {
   reply.remote_id = connection.remote_id;
   reply.local_ca_guid = core_.config().ca_guid;
   connection.local_qp = reply.local_qp;
-  begin(id, connection, State::kRepSent,
-        {.transaction = connection.transaction, .message = reply}, now);
+  begin(id, connection, State::kRepSent, {.transaction = connection.transaction, .message = reply},
+        now);
   return {};
 }
 
@@ -222,7 +222,8 @@ void Connections::send_rejection(ConnectionId id, const Connection& connection,
   rejection.local_id = id;
   rejection.remote_id = connection.remote_id;
   rejection.subject = subject_of(connection.state);
-  const bool ours = connection.state == State::kReqSent || connection.state == State::kMraReqReceived;
+  const bool ours =
+      connection.state == State::kReqSent || connection.state == State::kMraReqReceived;
   core_.send(connection.path,
              {.transaction = ours ? connection.sent.mad.transaction : connection.transaction,
               .message = rejection});

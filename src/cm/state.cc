@@ -14,9 +14,9 @@ struct Row {
   std::array<bool, kCalls> calls;
 };
 
-// What Linux's `cm.c` does, but for three things: a REQ that comes again after the REP has gone gets
-// that REP again at once; who waits for an RTU may say that it is over; and who has not sent the RTU
-// hears that.
+// What Linux's `cm.c` does, but for three things: a REQ that comes again after the REP has gone
+// gets that REP again at once; who waits for an RTU may say that it is over; and who has not sent
+// the RTU hears that.
 // clang-format off
 constexpr std::array<Row, kStates> kTable{{
     //                       REQ           MRA      REJ      REP           RTU      DREQ          DREP     LAP            accept reject confirm establ. disconnect
