@@ -85,8 +85,7 @@ TEST(States, WhatAProgramMayAskFor) {
   EXPECT_EQ(where(Call::kReject), (Set{kReqReceived, kRepReceived, kRepSent, kMraRepReceived}));
   EXPECT_EQ(where(Call::kConfirm), Set{kRepReceived});
   EXPECT_EQ(where(Call::kEstablished), (Set{kRepSent, kMraRepReceived, kEstablished}));
-  EXPECT_EQ(where(Call::kDisconnect),
-            (Set{kRepSent, kMraRepReceived, kEstablished, kDreqReceived}));
+  EXPECT_EQ(where(Call::kDisconnect), (Set{kEstablished, kDreqReceived}));
 }
 
 TEST(States, EachHasAName) {
