@@ -26,7 +26,8 @@ using std::chrono::seconds;
 constexpr std::uint64_t kService = 0x01060000 | 7471;
 constexpr std::uint64_t kDeafService = kService + 1;  ///< nobody listens there
 constexpr std::uint32_t kBacklog = 8;
-constexpr std::uint32_t kLittle = 100'000;    ///< of a million
+constexpr Duration kSurely = seconds(70);      ///< in which one of many tries has got through
+constexpr std::uint32_t kLittle = 100'000;     ///< of a million
 constexpr std::uint32_t kServerQp = 0x800000;  ///< and the attempt's number
 
 /// How far a side of an attempt is, as its program knows.
@@ -100,6 +101,7 @@ class CmRun {
     cm::ConnectionId id = 0;
     Stage stage = Stage::kNone;
     bool was_up = false;
+    Time up_at{};  ///< of a client
   };
   struct Attempt {
     std::array<End, 2> ends{};  ///< client, server
@@ -331,7 +333,7 @@ void CmRun::act_on(std::size_t number, std::size_t side, EventKind kind) {
     case EventKind::kReplied:
       return think(number, side, Stage::kReplied, thought(), &CmRun::confirm);
     case EventKind::kEstablished:
-      return think(number, side, Stage::kUp, up_to(seconds(60)), &CmRun::end);
+      return think(number, side, Stage::kUp, up_to(seconds(90)), &CmRun::end);
     case EventKind::kDisconnecting:
       return think(number, side, Stage::kEnded, thought(), &CmRun::end);
     default: return;
@@ -372,8 +374,9 @@ void CmRun::confirm(std::size_t number, std::size_t side) {
   }
   client.stage = Stage::kUp;
   client.was_up = true;
+  client.up_at = now_;
   if (!manager(client).confirm(client.id, {})) return fail("confirm() fails");
-  think(number, side, Stage::kUp, up_to(seconds(60)), &CmRun::end);
+  think(number, side, Stage::kUp, up_to(seconds(90)), &CmRun::end);
 }
 
 /// The client's first message came before its RTU.
@@ -385,6 +388,9 @@ void CmRun::notice_data(std::size_t number, std::size_t side) {
 
 void CmRun::end(std::size_t number, std::size_t side) {
   End& end = attempts_[number].ends[side];
+  if (reachable_ && side == 0 && end.was_up && now_ - end.up_at > kSurely &&
+      attempts_[number].ends[1].stage == Stage::kAccepts)
+    return fail(fmt::format("attempt {}: the server never hears that the client is ready", number));
   if (random_.below(10) == 0) return let_go(number, side);
   const bool answers = end.stage == Stage::kEnded;
   end.stage = answers ? Stage::kOver : Stage::kEnds;
@@ -473,7 +479,8 @@ void CmRun::check_end() {
     if (const std::size_t left = processes_[i].manager->size(); left != 0)
       return fail(fmt::format("p{} keeps {} connections", i, left));
   }
-  if (reachable_ && report_.unanswered != 0) return fail("nobody answers, and everybody can be reached");
+  if (reachable_ && report_.unanswered != 0)
+    return fail("nobody answers, and everybody can be reached");
   for (std::size_t number = 0; number < attempts_.size(); ++number) {
     const Attempt& attempt = attempts_[number];
     if (attempt.datagrams) {
@@ -504,7 +511,8 @@ CmPlan make_cm_plan(std::uint64_t seed) {
   plan.spread = seconds(static_cast<int>(random.between(1, 200)));
   plan.patience_ppm = random.below(2) == 0 ? 0 : 200'000;
   if (random.below(4) == 0) return plan;  // nothing goes wrong
-  plan.drop_ppm = static_cast<std::uint32_t>(random.below(random.below(2) == 0 ? 100'000 : 400'000));
+  plan.drop_ppm =
+      static_cast<std::uint32_t>(random.below(random.below(2) == 0 ? 100'000 : 400'000));
   plan.repeat_ppm = static_cast<std::uint32_t>(random.below(200'000));
   plan.delay_ppm = static_cast<std::uint32_t>(random.below(200'000));
   if (random.below(3) == 0) return plan;
