@@ -22,6 +22,8 @@ struct Config {
   /// be told from what is another process's.
   std::uint32_t id_prefix = 0;
   unsigned id_prefix_bits = 0;
+  /// Not 0, and no other address has it: peers tell connections apart by it. All processes at an
+  /// address have the same.
   std::uint64_t ca_guid = 0;
 };
 

@@ -3,12 +3,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/check.h"
 
 namespace verbena::cm {
 namespace {
+
+/// DREQs that are sent again for a connection that nobody cares for any more.
+constexpr unsigned kParting = 3;
 
 std::optional<Received> received(const wire::CmMessage& message) {
   struct Kind {
@@ -74,13 +78,13 @@ void Connections::handle(const wire::Path& path, const wire::CmMad& mad, Time no
 }
 
 /// Whose message it is. It has to come from the address that the connection is with, and from the
-/// connection there that ours is with, as far as that is known. Who gives up a REQ has heard of no
-/// ID of ours.
+/// connection there that ours is with, as far as that is known. Who gives up a REQ may have heard
+/// of no ID of ours.
 Connections::Connection* Connections::owner(const wire::Path& path, const wire::CmMad& mad,
                                             ConnectionId& id) {
   const Ids named = ids(mad.message);
   id = named.receiver;
-  if (id == 0) {
+  if (id == 0 && std::holds_alternative<wire::CmRej>(mad.message)) {
     const auto known = by_remote_id_.find({path.source, named.sender});
     if (known != by_remote_id_.end()) id = known->second;
   }
@@ -88,8 +92,7 @@ Connections::Connection* Connections::owner(const wire::Path& path, const wire::
   if (found == connections_.end()) return nullptr;
   Connection& connection = found->second;
   const bool theirs = path.source == connection.path.destination &&
-                      (connection.remote_id == 0 || connection.remote_id == named.sender ||
-                       std::holds_alternative<wire::CmRej>(mad.message));
+                      (connection.remote_id == 0 || connection.remote_id == named.sender);
   return theirs ? &connection : nullptr;
 }
 
@@ -115,7 +118,7 @@ void Connections::take(ConnectionId id, Connection& connection, const wire::CmMa
     case Received::kMra: return take_delay(id, connection, std::get<wire::CmMra>(mad.message), now);
     case Received::kRej:
       return take_rejection(id, connection, std::get<wire::CmRej>(mad.message), now);
-    case Received::kRep: return take_reply(id, connection, mad);
+    case Received::kRep: return take_reply(id, connection, mad, now);
     case Received::kRtu: return take_ready(id, connection, mad.message);
     case Received::kDreq: return take_disconnect(id, connection, mad, now);
     case Received::kDrep: return take_disconnected(id, connection, mad.message, now);
@@ -124,18 +127,23 @@ void Connections::take(ConnectionId id, Connection& connection, const wire::CmMa
   }
 }
 
-/// About a connection that nobody here knows: who waits for an answer gets one, so that a process
-/// that died keeps nobody waiting.
+/// About a connection that nobody here knows, whose process may have died: who waits for an answer
+/// gets one, and who believes to be connected learns that it is not.
 void Connections::answer_stranger(const wire::Path& path, const wire::CmMad& mad) {
   ++core_.counters.unexpected;
   const wire::Path back = reversed(path);
-  if (const auto* reply = std::get_if<wire::CmRep>(&mad.message)) {
+  const auto reject = [&](const auto& message, wire::CmSubject subject) {
     core_.send(back,
                {.transaction = mad.transaction,
-                .message = wire::CmRej{.local_id = reply->remote_id,
-                                       .remote_id = reply->local_id,
-                                       .subject = wire::CmSubject::kRep,
+                .message = wire::CmRej{.local_id = message.remote_id,
+                                       .remote_id = message.local_id,
+                                       .subject = subject,
                                        .reason = wire::RejectReason::kInvalidCommunicationId}});
+  };
+  if (const auto* reply = std::get_if<wire::CmRep>(&mad.message)) {
+    reject(*reply, wire::CmSubject::kRep);
+  } else if (const auto* ready = std::get_if<wire::CmRtu>(&mad.message)) {
+    reject(*ready, wire::CmSubject::kOther);
   } else if (const auto* request = std::get_if<wire::CmDreq>(&mad.message)) {
     core_.send(back, {.transaction = mad.transaction,
                       .message = wire::CmDrep{.local_id = request->remote_id,
@@ -163,6 +171,9 @@ void Connections::expire(ConnectionId id, Time now) {
   if (connection.sent.retries > 0) {
     --connection.sent.retries;
     ++core_.counters.sent_again;
+    // Each time may be asked for patience once.
+    if (connection.state == State::kMraReqReceived) connection.state = State::kReqSent;
+    if (connection.state == State::kMraRepReceived) connection.state = State::kRepSent;
     return core_.send_until_answered(id, connection.path, connection.sent, now);
   }
   if (connection.state == State::kDreqSent)
@@ -176,7 +187,6 @@ void Connections::abandon(ConnectionId id, Time now) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   Connection& connection = found->second;
-  no_longer_waits(connection);
   connection.abandoned = true;
   switch (connection.state) {
     case State::kReqSent:
@@ -187,29 +197,23 @@ void Connections::abandon(ConnectionId id, Time now) {
     case State::kMraRepReceived:
       send_rejection(id, connection, {.reason = wire::RejectReason::kConsumer});
       return forget(id);
-    case State::kEstablished: return send_disconnect(id, connection, {}, now);
+    case State::kEstablished:
+      // In our own time: nobody waits for it, and the peer shall not say how long it is kept.
+      connection.answer_within = core_.answer_within(core_.config().response_timeout);
+      connection.retries = std::min(connection.retries, kParting);
+      return send_disconnect(id, connection, {}, now);
     case State::kDreqReceived: return send_disconnected(id, connection, {}, now);
     case State::kDreqSent:
     case State::kTimewait: return;
   }
 }
 
-void Connections::abandon_all_of(ListenerId listener, Time now) {
-  std::vector<ConnectionId> unanswered;
+void Connections::abandon_unseen(ListenerId listener, Time now) {
+  std::vector<ConnectionId> unseen;
   for (const auto& [id, connection] : connections_) {
-    if (connection.listener == listener && connection.state == State::kReqReceived)
-      unanswered.push_back(id);
+    if (connection.listener == listener && core_.listeners.waits(id)) unseen.push_back(id);
   }
-  for (const ConnectionId id : unanswered) abandon(id, now);
-}
-
-void Connections::handed_over(ConnectionId id) {
-  if (const auto found = connections_.find(id); found != connections_.end())
-    no_longer_waits(found->second);
-}
-
-void Connections::no_longer_waits(Connection& connection) {
-  if (std::exchange(connection.waiting, false)) core_.listeners.remove_waiting(connection.listener);
+  for (const ConnectionId id : unseen) abandon(id, now);
 }
 
 void Connections::tell(EventKind kind, ConnectionId id, const Connection& connection,
@@ -226,15 +230,15 @@ void Connections::forget(ConnectionId id) {
   const auto found = connections_.find(id);
   Connection& connection = found->second;
   core_.unschedule(id, connection.sent);
-  no_longer_waits(connection);
-  const auto drop = [&](Index& index, std::uint32_t number) {
-    const auto entry = index.find({connection.path.destination, number});
-    if (entry != index.end() && entry->second == id) index.erase(entry);
-  };
-  drop(by_remote_id_, connection.remote_id);
-  drop(by_remote_qp_, connection.remote_qp);
+  drop(by_remote_id_, id, connection.remote_id);
+  drop(by_remote_qp_, id, connection.remote_qp);
   connections_.erase(found);
   core_.free_id(id);
+}
+
+void Connections::drop(Index& index, ConnectionId id, std::uint32_t number) {
+  const auto entry = index.find({connections_.at(id).path.destination, number});
+  if (entry != index.end() && entry->second == id) index.erase(entry);
 }
 
 }  // namespace verbena::cm

@@ -29,22 +29,24 @@ class Connections {
   [[nodiscard]] Result<void> established(ConnectionId id);
   [[nodiscard]] Result<void> disconnect(ConnectionId id, ConstBytes data, Time now);
   void abandon(ConnectionId id, Time now);
-  /// Those that nobody accepted.
-  void abandon_all_of(ListenerId listener, Time now);
-  void handed_over(ConnectionId id);
+  /// Those that the program has not seen.
+  void abandon_unseen(ListenerId listener, Time now);
 
   void handle(const wire::Path& path, const wire::CmMad& mad, Time now);
   void expire(ConnectionId id, Time now);
   [[nodiscard]] bool has(ConnectionId id) const { return connections_.contains(id); }
   [[nodiscard]] std::optional<State> state(ConnectionId id) const;
   [[nodiscard]] std::size_t size() const { return connections_.size(); }
+  /// Nothing is kept of any connection.
+  [[nodiscard]] bool empty() const {
+    return connections_.empty() && by_remote_id_.empty() && by_remote_qp_.empty();
+  }
 
  private:
   struct Connection {
     State state{};
     wire::Path path{};
     ListenerId listener = 0;
-    bool waiting = false;    ///< in its listener's backlog
     bool abandoned = false;  ///< its events are for nobody
     wire::CmTransport transport{};
     std::uint32_t local_qp = 0;
@@ -57,7 +59,7 @@ class Connections {
     Repeated sent{};
   };
   using Peer = std::pair<wire::Address, std::uint32_t>;  ///< and a number that it gave
-  /// An entry of an index that may be another connection's by now.
+  /// Of a peer that gives a number twice it holds the later connection.
   using Index = std::map<Peer, ConnectionId>;
 
   // connections.cc: what the messages share.
@@ -70,15 +72,15 @@ class Connections {
              Time now);
   void tell(EventKind kind, ConnectionId id, const Connection& connection,
             const wire::CmMessage& message);
-  void no_longer_waits(Connection& connection);
   void forget(ConnectionId id);
+  void drop(Index& index, ConnectionId id, std::uint32_t number);
 
   // setting_up.cc: REQ, REP, RTU, MRA and REJ.
   void handle_request(const wire::Path& path, const wire::CmMad& mad, Time now);
   [[nodiscard]] std::optional<wire::RejectReason> refusal(const wire::Path& path,
                                                           const wire::CmReq& request) const;
   void take_request(const wire::Path& path, const wire::CmMad& mad, ListenerId listener);
-  void take_reply(ConnectionId id, Connection& connection, const wire::CmMad& mad);
+  void take_reply(ConnectionId id, Connection& connection, const wire::CmMad& mad, Time now);
   void take_ready(ConnectionId id, Connection& connection, const wire::CmMessage& message);
   void take_rejection(ConnectionId id, Connection& connection, const wire::CmRej& rejection,
                       Time now);

@@ -275,20 +275,35 @@ TEST(Connections, BeyondItsBacklogAListenerIsDeaf) {
 }
 
 TEST(Connections, AtTheLimitThereIsNoMore) {
-  Two two({.max_connections = 2});
-  two.connect(1);
-  two.connect(2);
-  const auto third =
-      two.client.manager.connect(two.client.to(two.server), request_of(3), two.network.now);
-  ASSERT_FALSE(third);
-  EXPECT_EQ(third.error().condition, std::errc::not_enough_memory);
-  End more(3, 3);
-  Network network({&more, &two.client, &two.server});
-  network.deliver();
-  ASSERT_TRUE(more.manager.connect(more.to(two.server), request_of(4), network.now));
-  network.deliver();
-  EXPECT_EQ(two.server.manager.size(), 2U);
+  Two two({.max_connections = 4});
+  for (std::uint32_t qp = 1; qp <= 4; ++qp) two.connect(qp);
+  const auto more =
+      two.client.manager.connect(two.client.to(two.server), request_of(5), two.network.now);
+  ASSERT_FALSE(more);
+  EXPECT_EQ(more.error().condition, std::errc::not_enough_memory);
+  two.network.deliver();
+  EXPECT_EQ(two.server.manager.size(), 3U) << "the rest is for what it asks for itself";
   EXPECT_EQ(two.server.manager.counters().over_limit, 1U);
+}
+
+TEST(Connections, ARequestThatIsOverWaitsUntilItIsSeen) {
+  Two two;
+  for (std::uint32_t qp = 1; qp <= 40; ++qp) {
+    const ConnectionId mine = two.connect(qp);
+    two.network.deliver();
+    two.client.manager.abandon(mine, two.network.now);
+    two.network.deliver();
+  }
+  EXPECT_EQ(two.server.manager.counters().over_backlog, 24U);
+  two.server.take_events();
+  EXPECT_EQ(two.server.events.size(), 16U) << "the requests, and not what became of them";
+  const ConnectionId over = two.server.events.front().id;
+  EXPECT_FALSE(two.server.manager.accept(over, reply_of(0x22), two.network.now));
+  two.server.manager.handed_over(over);
+  two.connect(41);
+  two.network.deliver();
+  two.server.take_events();
+  EXPECT_EQ(two.server.events.size(), 17U);
 }
 
 TEST(Connections, DataBeforeTheRtuEstablishes) {
@@ -349,36 +364,143 @@ TEST(Connections, AReqWithAConnectedQueuePairIsStaleAndEndsWhatWas) {
   two.server.expect(EventKind::kRequested);
 }
 
-TEST(Connections, ARepWithAQueuePairThatIsConnectedHereIsStale) {
+TEST(Connections, ARepWithAConnectedQueuePairEndsWhatWas) {
   Two two;
-  const auto first = two.established(0x11, 0x22);
-  static_cast<void>(first);
-  two.connect(0x12);
+  const auto [mine, theirs] = two.established(0x11, 0x22);
+  static_cast<void>(theirs);
+  End again(2, 99);  // the server's process, begun anew
+  ASSERT_TRUE(again.manager.listen({.service_id = kService}));
+  Network network({&two.client, &again});
+  ASSERT_TRUE(two.client.manager.connect(two.client.to(again), request_of(0x12), network.now));
+  network.deliver();
+  const ConnectionId first = again.expect(EventKind::kRequested).id;
+  ASSERT_TRUE(again.manager.accept(first, reply_of(0x22), network.now));
+  network.deliver();
+  again.expect(EventKind::kRejected);
+  EXPECT_EQ(network.last<wire::CmRej>().reason, wire::RejectReason::kStaleConnection);
+  EXPECT_EQ(two.client.expect(EventKind::kDisconnected).id, mine);
+  while (again.silent()) ASSERT_TRUE(network.step());  // the REQ goes again
+  for (bool replied = false; !replied;) {
+    const Event event = again.events.front();
+    again.events.pop_front();
+    if (event.kind != EventKind::kRequested) continue;
+    ASSERT_TRUE(again.manager.accept(event.id, reply_of(0x22), network.now));
+    network.deliver();
+    replied = true;
+  }
+  two.client.expect(EventKind::kTimewaitOver);
+  two.client.expect(EventKind::kReplied);
+}
+
+TEST(Connections, AQueuePairMayConnectAnewWhileTheLastConnectionLingers) {
+  Two two;
+  const auto [mine, theirs] = two.established(0x11, 0x22);
+  ASSERT_TRUE(two.client.manager.disconnect(mine, {}, two.network.now));
+  two.network.deliver();
+  two.server.expect(EventKind::kDisconnecting);
+  ASSERT_TRUE(two.server.manager.disconnect(theirs, {}, two.network.now));
+  two.network.deliver();
+  two.client.expect(EventKind::kDisconnected);
+  EXPECT_EQ(two.server.manager.state(theirs), State::kTimewait);
+  const auto again = two.established(0x11, 0x22);
+  EXPECT_EQ(two.client.manager.state(again.first), State::kEstablished);
+}
+
+TEST(Connections, XrcTargetsHaveTheirNumberInTheirOwnPlace) {
+  Two two;
+  wire::CmReq request = request_of(0x11);
+  request.transport = wire::CmTransport::kExtended;
+  request.extended_transport = wire::kCmExtendedXrc;
+  const ConnectionId mine =
+      two.client.manager.connect(two.client.to(two.server), request, two.network.now).value();
   two.network.deliver();
   const ConnectionId theirs = two.server.expect(EventKind::kRequested).id;
   ASSERT_TRUE(two.server.manager.accept(theirs, reply_of(0x22), two.network.now));
   two.network.deliver();
-  const Event event = two.client.expect(EventKind::kRejected);
-  EXPECT_EQ(std::get<wire::CmRej>(event.message).reason, wire::RejectReason::kStaleConnection);
-  two.server.expect(EventKind::kRejected);
-  EXPECT_EQ(two.client.manager.size(), 1U);
+  EXPECT_EQ(two.network.last<wire::CmRep>().local_qp, 0U);
+  EXPECT_EQ(two.network.last<wire::CmRep>().local_eec, 0x22U);
+  ASSERT_TRUE(two.client.manager.confirm(mine, {}));
+  ASSERT_TRUE(two.client.manager.disconnect(mine, {}, two.network.now));
+  two.network.deliver();
+  EXPECT_EQ(two.network.last<wire::CmDreq>().remote_qp, 0x22U);
+  two.server.expect(EventKind::kEstablished);
+  two.server.expect(EventKind::kDisconnecting);
+}
+
+TEST(Connections, AnAnswerDoesNotInheritHopsAndMarks) {
+  Two two;
+  two.connect();
+  auto datagram = two.client.manager.poll_transmit();
+  ASSERT_TRUE(datagram);
+  datagram->path.hop_limit = 1;
+  datagram->path.traffic_class = 0x6B;
+  two.server.manager.handle_datagram(datagram->path, datagram->mad, two.network.now);
+  const ConnectionId theirs = two.server.expect(EventKind::kRequested).id;
+  ASSERT_TRUE(two.server.manager.accept(theirs, reply_of(0x22), two.network.now));
+  const auto answer = two.server.manager.poll_transmit();
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->path.hop_limit, 64);
+  EXPECT_EQ(answer->path.traffic_class & 3, 0);
+}
+
+/// Messages that would end an established connection, or bring it on.
+std::vector<wire::CmMessage> about(ConnectionId from, ConnectionId to) {
+  return {wire::CmRej{.local_id = from, .remote_id = to},
+          wire::CmDreq{.local_id = from, .remote_id = to, .remote_qp = 0x22},
+          wire::CmDrep{.local_id = from, .remote_id = to},
+          wire::CmRtu{.local_id = from, .remote_id = to},
+          wire::CmMra{.local_id = from, .remote_id = to, .subject = wire::CmSubject::kRep}};
 }
 
 TEST(Connections, OnlyThePeerIsHeard) {
   Two two;
   const auto [mine, theirs] = two.established();
-  const auto forge = [&](const wire::CmMessage& message) {
+  const ConnectionId half = two.up_to_reply(0x12, 0x23).second;
+  const auto hear = [&](const wire::Address& from, const wire::CmMessage& message) {
     std::array<std::byte, wire::kMadSize> bytes{};
     wire::encode_cm({.message = message}, bytes);
     wire::Path path = two.client.to(two.server);
-    path.source = wire::Address::from_ipv4(0x0A4D0063);
+    path.source = from;
     two.server.manager.handle_datagram(path, bytes, two.network.now);
-    wire::encode_cm({.message = message}, bytes);
+    EXPECT_TRUE(two.server.silent());
   };
-  forge(wire::CmDreq{.local_id = mine, .remote_id = theirs, .remote_qp = 0x22});
-  forge(wire::CmRej{.local_id = mine, .remote_id = theirs});
-  EXPECT_TRUE(two.server.silent());
+  for (const ConnectionId to : {theirs, half}) {
+    for (const wire::CmMessage& message : about(mine, to))
+      hear(wire::Address::from_ipv4(0x0A4D0063), message);
+    for (const ConnectionId from : {mine ^ 0x55U, ConnectionId{0}}) {
+      for (const wire::CmMessage& message : about(from, to)) hear(two.client.address, message);
+    }
+  }
   EXPECT_EQ(two.server.manager.state(theirs), State::kEstablished);
+  EXPECT_EQ(two.server.manager.state(half), State::kRepSent);
+}
+
+TEST(Connections, PatienceIsAskedForOnceATime) {
+  Two two;
+  const ConnectionId mine = two.connect();
+  const Time began = two.network.now;
+  two.network.lost = [](const wire::CmMad&) { return true; };
+  std::array<std::byte, wire::kMadSize> bytes{};
+  wire::encode_cm({.message = wire::CmMra{.local_id = 1, .remote_id = mine, .service_timeout = 31}},
+                  bytes);
+  two.network.deliver();
+  while (two.client.manager.state(mine)) {
+    for (int i = 0; i < 3; ++i)
+      two.client.manager.handle_datagram(two.server.to(two.client), bytes, two.network.now);
+    ASSERT_TRUE(two.network.step());
+  }
+  EXPECT_LE(two.network.now - began, 16 * (duration_of(24) + 2 * duration_of(16)));
+}
+
+TEST(Connections, AClientThatNobodyKnowsIsTold) {
+  Two two;
+  const auto [mine, theirs] = two.up_to_reply();
+  static_cast<void>(theirs);
+  End again(2, 99);
+  Network network({&two.client, &again});
+  ASSERT_TRUE(two.client.manager.confirm(mine, {}));
+  network.deliver();
+  EXPECT_EQ(two.client.expect(EventKind::kRejected).id, mine);
 }
 
 TEST(Connections, ADreqNamesOurQueuePair) {
@@ -423,7 +545,9 @@ std::pair<ConnectionId, ConnectionId> bring_to(Two& two, State client) {
   if (client == State::kReqSent) {
     const ConnectionId mine = two.connect();
     two.network.deliver();
-    return {mine, two.server.expect(EventKind::kRequested).id};
+    const ConnectionId theirs = two.server.expect(EventKind::kRequested).id;
+    two.server.manager.handed_over(theirs);
+    return {mine, theirs};
   }
   if (client == State::kRepReceived) return two.up_to_reply();
   const auto ids = two.established();
@@ -466,16 +590,20 @@ INSTANTIATE_TEST_SUITE_P(Connections, Abandoned,
                                                           State::kTimewait),
                                           testing::Bool()));
 
-TEST(Connections, WhoStopsListeningRefusesWhomItHasNotAnswered) {
+TEST(Connections, WhoStopsListeningRefusesWhatItHasNotSeen) {
   Two two;
   two.connect(1);
+  two.connect(2);
   two.network.deliver();
-  two.server.expect(EventKind::kRequested);
-  const auto kept = two.established(2, 0x23);
+  const ConnectionId taken = two.server.expect(EventKind::kRequested).id;
+  two.server.manager.handed_over(taken);
   two.server.manager.stop_listening(two.listener, two.network.now);
   two.network.deliver();
   two.client.expect(EventKind::kRejected);
-  EXPECT_EQ(two.server.manager.state(kept.second), State::kEstablished);
+  EXPECT_TRUE(two.client.silent());
+  ASSERT_TRUE(two.server.manager.accept(taken, reply_of(0x22), two.network.now));
+  two.network.deliver();
+  two.client.expect(EventKind::kReplied);
   two.connect(3);
   two.network.deliver();
   EXPECT_EQ(std::get<wire::CmRej>(two.client.expect(EventKind::kRejected).message).reason,

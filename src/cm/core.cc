@@ -22,7 +22,8 @@ std::optional<T> take_first(std::deque<T>& queue) {
 
 Core::Core(const Config& config, std::uint64_t seed)
     : listeners(config.max_listeners), config_(config) {
-  VERBENA_CHECK(config.id_prefix_bits < 16 && config.retries < 16);
+  VERBENA_CHECK(config.id_prefix_bits < 16 && config.retries < 16 && config.ca_guid != 0);
+  VERBENA_CHECK(config.max_connections < ~std::uint32_t{0} >> config.id_prefix_bits);
   Random random(seed);
   next_id_ = static_cast<std::uint32_t>(random.next());
   next_transaction_ = random.next();
@@ -37,6 +38,19 @@ Result<ConnectionId> Core::new_id() {
     const ConnectionId id = prefix | (next_id_++ & own);
     if ((id & own) != 0 && ids_.insert(id).second) return id;
   }
+}
+
+std::optional<ConnectionId> Core::new_id_for_peer(ListenerId listener) {
+  const std::size_t most = config_.max_connections - config_.max_connections / 4;
+  const auto id = ids_.size() < most ? new_id() : fail(std::errc::not_enough_memory);
+  if (!id) {
+    ++counters.over_limit;
+    return std::nullopt;
+  }
+  if (listeners.add_waiting(listener, *id)) return *id;
+  ++counters.over_backlog;
+  free_id(*id);
+  return std::nullopt;
 }
 
 void Core::free_id(ConnectionId id) { VERBENA_CHECK(ids_.erase(id) == 1); }

@@ -43,9 +43,12 @@ struct Repeated {
   unsigned retries = 0;  ///< left
 };
 
-/// The way back.
+/// The way back of what came: the hops that it had left and the marks that it got are its own.
 [[nodiscard]] inline wire::Path reversed(wire::Path path) {
+  constexpr std::uint8_t kCongestionMarks = 3;
   std::swap(path.source, path.destination);
+  path.hop_limit = wire::Path{}.hop_limit;
+  path.traffic_class &= static_cast<std::uint8_t>(~kCongestionMarks);
   return path;
 }
 
@@ -63,6 +66,9 @@ class Core {
   /// A number that nobody has, which is somebody's until free_id(); not_enough_memory at
   /// max_connections.
   [[nodiscard]] Result<ConnectionId> new_id();
+  /// One for what a peer asks a listener for, which waits there from now on. Nothing when its
+  /// backlog is full, or when peers have all that they may: a quarter of max_connections is ours.
+  [[nodiscard]] std::optional<ConnectionId> new_id_for_peer(ListenerId listener);
   void free_id(ConnectionId id);
   [[nodiscard]] std::uint64_t new_transaction() { return next_transaction_++; }
 
@@ -81,6 +87,9 @@ class Core {
   void tell(const Event& event) { events_.push_back(event); }
   [[nodiscard]] std::optional<Outgoing> poll_transmit();
   [[nodiscard]] std::optional<Event> poll_event();
+
+  /// No number is anybody's, and nothing is due.
+  [[nodiscard]] bool empty() const { return ids_.empty() && due_.empty(); }
 
   Listeners listeners;
   Counters counters{};

@@ -67,9 +67,11 @@ void Connections::take_disconnected(ConnectionId id, Connection& connection,
   linger(id, connection, now);
 }
 
-/// A DREQ that comes now gets a DREP, whichever side's was the first.
+/// A DREQ that comes now gets a DREP, whichever side's was the first. The peer may connect its
+/// queue pair anew.
 void Connections::linger(ConnectionId id, Connection& connection, Time now) {
   core_.unschedule(id, connection.sent);
+  drop(by_remote_qp_, id, connection.remote_qp);
   connection.state = State::kTimewait;
   if (!std::holds_alternative<wire::CmDrep>(connection.sent.mad.message)) {
     connection.sent.mad.message = wire::CmDrep{.local_id = id, .remote_id = connection.remote_id};

@@ -22,7 +22,7 @@ enum class EventKind : std::uint8_t {
   kUnreachable,       ///< nobody answered the REQ or the REP; the connection is gone
   kDisconnecting,     ///< a DREQ: disconnect() answers
   kDisconnected,      ///< the DREP came, or nothing did
-  kTimewaitOver,      ///< the connection is gone; its queue pair's number may be used again
+  kTimewaitOver,      ///< the connection is gone; nothing of its queue pairs is under way any more
   kResolveRequested,  ///< a SIDR REQ: answer()
   kResolved,          ///< a SIDR REP; the request is gone
   kUnresolved,        ///< nobody answered the SIDR REQ; it is gone
@@ -34,8 +34,8 @@ struct Event {
   ConnectionId id = 0;
   ListenerId listener = 0;  ///< whose connection it is, on the passive side
   wire::Path path{};        ///< from here to the peer
-  /// What brought it. Of an event that no message brought (one of ours went unanswered, data came
-  /// before the RTU) it is the one that was sent last.
+  /// The message that brought it. Where one of ours went unanswered, or data came before the RTU,
+  /// it is that one; of kTimewaitOver it says nothing.
   wire::CmMessage message{};
 };
 

@@ -11,15 +11,24 @@
 
 namespace verbena::cm {
 
-/// Where REQs and SIDR REQs for a service are taken.
+/// What "any address" stands for.
+enum class Families : std::uint8_t { kBoth, kIpv4, kIpv6 };
+
+/// Where REQs or SIDR REQs for a service are taken.
 struct Listening {
   std::uint64_t service_id = 0;
-  wire::Address address{};    ///< zero: any of ours
-  bool ipv6_only = false;     ///< of zero: not IPv4 as well
-  std::uint32_t backlog = 0;  ///< requests that the program has not seen yet
+  wire::Address address{};  ///< zero: any of ours
+  Families families{};      ///< of zero
+  bool connections = true;  ///< takes REQs
+  bool datagrams = false;   ///< takes SIDR REQs
+  /// Requests that the program has not seen; 0, or more than kMaxBacklog: as many as that.
+  std::uint32_t backlog = 0;
 };
+inline constexpr std::uint32_t kMaxBacklog = 1024;
 
-/// Who listens for what, and how many requests wait there.
+enum class RequestKind : std::uint8_t { kConnection, kDatagrams };
+
+/// Who listens for what, and which requests wait there to be seen.
 class Listeners {
  public:
   explicit Listeners(std::size_t most) : most_(most) {}
@@ -27,13 +36,19 @@ class Listeners {
   /// address_in_use when that service is listened for at that address, not_enough_memory at the
   /// limit.
   [[nodiscard]] Result<ListenerId> add(const Listening& listening);
+  /// With what waits there.
   void remove(ListenerId id);
   /// Who is to have a request that came to `address`: a listener at that address before one at any.
   /// 0 when nobody listens.
-  [[nodiscard]] ListenerId find(std::uint64_t service_id, const wire::Address& address) const;
-  /// One more request waits; false when the backlog is full.
-  [[nodiscard]] bool add_waiting(ListenerId id);
-  void remove_waiting(ListenerId id);
+  [[nodiscard]] ListenerId find(std::uint64_t service_id, const wire::Address& address,
+                                RequestKind kind) const;
+
+  /// One more request waits, until it was seen, even when it is over before; false when the backlog
+  /// is full.
+  [[nodiscard]] bool add_waiting(ListenerId id, ConnectionId request);
+  /// The program has seen it. Nothing when it does not wait.
+  void seen(ConnectionId request);
+  [[nodiscard]] bool waits(ConnectionId request) const { return waiting_.contains(request); }
 
  private:
   struct Listener {
@@ -43,8 +58,8 @@ class Listeners {
   std::size_t most_;
   ListenerId next_ = 1;
   std::map<ListenerId, Listener> listeners_{};
-  /// Of equal keys any may be the one: they differ in the family that they take.
   std::multimap<std::uint64_t, ListenerId> by_service_{};
+  std::map<ConnectionId, ListenerId> waiting_{};
 };
 
 }  // namespace verbena::cm

@@ -14,22 +14,36 @@ TEST(Listeners, AnAddressGoesBeforeAny) {
   Listeners listeners(8);
   const ListenerId any = listeners.add({.service_id = 1}).value();
   const ListenerId here = listeners.add({.service_id = 1, .address = kHere}).value();
-  EXPECT_EQ(listeners.find(1, kHere), here);
-  EXPECT_EQ(listeners.find(1, kThere), any);
-  EXPECT_EQ(listeners.find(2, kHere), 0U);
+  EXPECT_EQ(listeners.find(1, kHere, RequestKind::kConnection), here);
+  EXPECT_EQ(listeners.find(1, kThere, RequestKind::kConnection), any);
+  EXPECT_EQ(listeners.find(2, kHere, RequestKind::kConnection), 0U);
   listeners.remove(any);
-  EXPECT_EQ(listeners.find(1, kThere), 0U);
-  EXPECT_EQ(listeners.find(1, kHere), here);
+  EXPECT_EQ(listeners.find(1, kThere, RequestKind::kConnection), 0U);
+  EXPECT_EQ(listeners.find(1, kHere, RequestKind::kConnection), here);
 }
 
-TEST(Listeners, AnyIsBothFamiliesUnlessItIsToBeIpv6) {
+TEST(Listeners, AnyIsBothFamiliesOrOne) {
   Listeners listeners(8);
-  const ListenerId six = listeners.add({.service_id = 1, .ipv6_only = true}).value();
-  EXPECT_EQ(listeners.find(1, kSix), six);
-  EXPECT_EQ(listeners.find(1, kHere), 0U);
-  ASSERT_TRUE(listeners.add({.service_id = 2}));
-  EXPECT_NE(listeners.find(2, kSix), 0U);
-  EXPECT_NE(listeners.find(2, kHere), 0U);
+  const auto find = [&](std::uint64_t service, const wire::Address& address) {
+    return listeners.find(service, address, RequestKind::kConnection);
+  };
+  const ListenerId six = listeners.add({.service_id = 1, .families = Families::kIpv6}).value();
+  EXPECT_EQ(find(1, kSix), six);
+  EXPECT_EQ(find(1, kHere), 0U);
+  const ListenerId four = listeners.add({.service_id = 1, .families = Families::kIpv4}).value();
+  EXPECT_EQ(find(1, kSix), six);
+  EXPECT_EQ(find(1, kHere), four);
+  const ListenerId both = listeners.add({.service_id = 2}).value();
+  EXPECT_EQ(find(2, kSix), both);
+  EXPECT_EQ(find(2, kHere), both);
+}
+
+TEST(Listeners, ConnectionsAndDatagramsAreNotTheSame) {
+  Listeners listeners(8);
+  const ListenerId id =
+      listeners.add({.service_id = 1, .connections = false, .datagrams = true}).value();
+  EXPECT_EQ(listeners.find(1, kHere, RequestKind::kConnection), 0U);
+  EXPECT_EQ(listeners.find(1, kHere, RequestKind::kDatagrams), id);
 }
 
 TEST(Listeners, OnePlaceIsListenedAtOnce) {
@@ -52,16 +66,31 @@ TEST(Listeners, ThereIsALimit) {
   EXPECT_TRUE(listeners.add({.service_id = 3}));
 }
 
-TEST(Listeners, SoManyRequestsWait) {
+TEST(Listeners, SoManyRequestsWaitToBeSeen) {
   Listeners listeners(1);
   const ListenerId id = listeners.add({.service_id = 1, .backlog = 2}).value();
-  EXPECT_TRUE(listeners.add_waiting(id));
-  EXPECT_TRUE(listeners.add_waiting(id));
-  EXPECT_FALSE(listeners.add_waiting(id));
-  listeners.remove_waiting(id);
-  EXPECT_TRUE(listeners.add_waiting(id));
+  EXPECT_TRUE(listeners.add_waiting(id, 11));
+  EXPECT_TRUE(listeners.add_waiting(id, 12));
+  EXPECT_FALSE(listeners.add_waiting(id, 13));
+  EXPECT_FALSE(listeners.waits(13));
+  listeners.seen(11);
+  listeners.seen(11);  // counts once
+  EXPECT_TRUE(listeners.add_waiting(id, 14));
+  EXPECT_FALSE(listeners.add_waiting(id, 15));
   listeners.remove(id);
-  listeners.remove_waiting(id);  // of one that is gone
+  EXPECT_FALSE(listeners.waits(12));
+  listeners.seen(12);  // of one that is gone
+}
+
+TEST(Listeners, NoBacklogIsTheLongest) {
+  Listeners listeners(2);
+  const ListenerId none = listeners.add({.service_id = 1}).value();
+  const ListenerId long_one = listeners.add({.service_id = 2, .backlog = 1 << 30}).value();
+  for (const ListenerId id : {none, long_one}) {
+    for (ConnectionId request = 1; request <= kMaxBacklog; ++request)
+      ASSERT_TRUE(listeners.add_waiting(id, (id << 16) + request));
+    EXPECT_FALSE(listeners.add_waiting(id, id << 16));
+  }
 }
 
 }  // namespace

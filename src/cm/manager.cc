@@ -8,15 +8,12 @@ Result<ListenerId> Manager::listen(const Listening& listening) {
 }
 
 void Manager::stop_listening(ListenerId id, Time now) {
-  connections_.abandon_all_of(id, now);
-  services_.abandon_all_of(id, now);
+  connections_.abandon_unseen(id, now);
+  services_.abandon_unseen(id, now);
   core_.listeners.remove(id);
 }
 
-void Manager::handed_over(ConnectionId id) {
-  connections_.handed_over(id);
-  services_.handed_over(id);
-}
+void Manager::handed_over(ConnectionId id) { core_.listeners.seen(id); }
 
 Result<ConnectionId> Manager::connect(const wire::Path& path, const wire::CmReq& request,
                                       Time now) {
@@ -51,6 +48,7 @@ Result<void> Manager::answer(ConnectionId id, const wire::CmSidrRep& reply, Time
 }
 
 void Manager::abandon(ConnectionId id, Time now) {
+  core_.listeners.seen(id);
   connections_.abandon(id, now);
   services_.abandon(id, now);
 }

@@ -33,9 +33,9 @@ class Manager {
 
   /// address_in_use when that service is listened for at that address.
   [[nodiscard]] Result<ListenerId> listen(const Listening& listening);
-  /// Those who have no answer yet are refused; `id` is a listener.
+  /// Requests that the program has not seen are refused; `id` is a listener.
   void stop_listening(ListenerId id, Time now);
-  /// The program has seen that request: it does not count as waiting.
+  /// The program has seen that request: it does not wait any more, whatever became of it.
   void handed_over(ConnectionId id);
 
   /// Sends a REQ along `path`, from here to the peer. The caller gives service, queue pair, PSN,
@@ -43,7 +43,8 @@ class Manager {
   /// the rest is filled in.
   [[nodiscard]] Result<ConnectionId> connect(const wire::Path& path, const wire::CmReq& request,
                                              Time now);
-  /// Sends a REP: the caller gives queue pair, PSN, depths, retries and private data.
+  /// Sends a REP: the caller gives queue pair (in `local_qp`, for XRC as well), PSN, depths,
+  /// retries and private data.
   [[nodiscard]] Result<void> accept(ConnectionId id, const wire::CmRep& reply, Time now);
   /// Sends a REJ: the caller gives reason, information and private data. The connection is gone.
   [[nodiscard]] Result<void> reject(ConnectionId id, const wire::CmRej& rejection);
@@ -75,6 +76,10 @@ class Manager {
   [[nodiscard]] const Counters& counters() const { return core_.counters; }
   /// Connections and service requests that are not gone.
   [[nodiscard]] std::size_t size() const { return connections_.size() + services_.size(); }
+  /// Nothing is kept of anything but who listens.
+  [[nodiscard]] bool empty() const {
+    return connections_.empty() && services_.empty() && core_.empty();
+  }
   /// Nothing when there is no such connection.
   [[nodiscard]] std::optional<State> state(ConnectionId id) const { return connections_.state(id); }
 

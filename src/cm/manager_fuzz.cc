@@ -43,10 +43,12 @@ class Choices {
 class Play {
  public:
   explicit Play(Choices choices)
-      : choices_(choices), manager_({.max_connections = kMost, .max_listeners = 2}, 1) {}
+      : choices_(choices),
+        manager_({.max_connections = kMost, .max_listeners = 2, .ca_guid = 1}, 1) {}
 
   void run() {
-    const auto listener = manager_.listen({.service_id = kService, .backlog = 8});
+    const auto listener =
+        manager_.listen({.service_id = kService, .datagrams = true, .backlog = 8});
     VERBENA_CHECK(listener.has_value());
     while (choices_.more()) {
       act();
@@ -61,7 +63,7 @@ class Play {
       manager_.handle_timeout(now_);
       drain();
     }
-    VERBENA_CHECK(manager_.size() == 0);
+    VERBENA_CHECK(manager_.empty());
   }
 
  private:

@@ -10,13 +10,21 @@ namespace {
 
 constexpr std::uint32_t kEphemeral = PortTable::kLastEphemeral - PortTable::kFirstEphemeral + 1;
 
+Families families(const PortEntry& entry) {
+  if (entry.address.is_zero()) return entry.families;
+  return entry.address.is_ipv4() ? Families::kIpv4 : Families::kIpv6;
+}
+
 bool apart(const PortEntry& one, const PortEntry& other) {
-  return one.one_family != 0 && other.one_family != 0 && one.ipv4 != other.ipv4;
+  const Families mine = families(one);
+  const Families theirs = families(other);
+  return mine != Families::kBoth && theirs != Families::kBoth && mine != theirs;
 }
 
 bool takes(const PortEntry& entry, const wire::Address& address) {
   if (!entry.address.is_zero()) return entry.address == address;
-  return entry.one_family == 0 || (entry.ipv4 != 0) == address.is_ipv4();
+  return entry.families == Families::kBoth ||
+         (entry.families == Families::kIpv4) == address.is_ipv4();
 }
 
 }  // namespace

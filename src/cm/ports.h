@@ -8,21 +8,21 @@
 
 #include "base/random.h"
 #include "base/result.h"
+#include "cm/listeners.h"
 #include "wire/address.h"
 #include "wire/cm_service.h"
 
 namespace verbena::cm {
 
-/// A port that somebody has. Plain numbers, so that processes can share a table of them; zeroes are
-/// a free entry.
+/// A port that somebody has. Plain numbers, so that processes can share a table of them (of which a
+/// family may be any number); zeroes are a free entry.
 struct PortEntry {
   std::uint16_t space = 0;  ///< a wire::PortSpace; 0: free
   std::uint16_t port = 0;
   std::uint32_t owner = 0;
-  wire::Address address{};      ///< zero: any
-  std::uint8_t reuse = 0;       ///< shares the port with others that do, while none listens
-  std::uint8_t one_family = 0;  ///< of any: IPv6's alone, or IPv4's alone when `ipv4`
-  std::uint8_t ipv4 = 0;        ///< the family of `address`
+  wire::Address address{};  ///< zero: any
+  Families families{};      ///< of any
+  std::uint8_t reuse = 0;   ///< shares the port with others that do, while none listens
   std::uint8_t listening = 0;
 };
 
@@ -37,7 +37,8 @@ class PortTable {
 
   explicit PortTable(std::span<PortEntry> entries) : entries_(entries) {}
 
-  /// Enters it; port 0 asks for any free one, chosen by `random`. Returns the entry's place.
+  /// Enters it; port 0 asks for any that nobody has, chosen by `random`, so that there are at most
+  /// as many of those in a space as ephemeral ports. Returns the entry's place.
   /// address_in_use, or address_not_available when either is for any address (or no port is free);
   /// not_enough_memory when the table is full.
   [[nodiscard]] Result<std::size_t> bind(const PortEntry& wanted, Random& random);

@@ -18,11 +18,9 @@ constexpr auto kUdp = static_cast<std::uint16_t>(wire::PortSpace::kUdp);
 
 class Ports : public testing::Test {
  protected:
-  /// Of IPv4, or of IPv6 when the address is one.
-  static PortEntry entry(const wire::Address& address, std::uint16_t port = 7471) {
-    PortEntry made{.space = kTcp, .port = port, .owner = 1, .address = address};
-    made.ipv4 = address.is_zero() || address.is_ipv4() ? 1 : 0;
-    return made;
+  static PortEntry entry(const wire::Address& address, std::uint16_t port = 7471,
+                         Families families = Families::kBoth) {
+    return {.space = kTcp, .port = port, .owner = 1, .address = address, .families = families};
   }
   std::errc refused(const PortEntry& wanted) {
     const auto place = table_.bind(wanted, random_);
@@ -54,15 +52,13 @@ TEST_F(Ports, AnyAddressIsEveryAddress) {
   EXPECT_EQ(refused(entry(kHere, 8000)), std::errc::address_not_available);
 }
 
-TEST_F(Ports, FamiliesStandApartWhenBothSaySo) {
-  PortEntry six = entry(kSix, 8000);
-  six.address = {};
-  six.one_family = 1;
-  bind(six);
-  PortEntry four = entry({}, 8000);
-  EXPECT_EQ(refused(four), std::errc::address_not_available);
-  four.one_family = 1;
-  EXPECT_EQ(refused(four), std::errc{});
+TEST_F(Ports, FamiliesStandApart) {
+  bind(entry({}, 8000, Families::kIpv6));
+  EXPECT_EQ(refused(entry({}, 8000)), std::errc::address_not_available);
+  EXPECT_EQ(refused(entry(kSix, 8000)), std::errc::address_not_available);
+  EXPECT_EQ(refused(entry(kHere, 8000)), std::errc{});
+  bind(entry({}, 8001, Families::kIpv6));
+  EXPECT_EQ(refused(entry({}, 8001, Families::kIpv4)), std::errc{});
 }
 
 TEST_F(Ports, WhoSharesMayShareUntilSomebodyListens) {
@@ -137,9 +133,10 @@ TEST_F(Ports, WhoListensIsFound) {
   EXPECT_EQ(table_.listener(wire::PortSpace::kTcp, 9000, kSix), 3U);
   EXPECT_EQ(table_.listener(wire::PortSpace::kUdp, 9000, kHere), std::nullopt);
   table_.release(place);
-  any.one_family = 1;
+  any.families = Families::kIpv4;
   ASSERT_TRUE(table_.listen(bind(any)));
   EXPECT_EQ(table_.listener(wire::PortSpace::kTcp, 9000, kSix), std::nullopt);
+  EXPECT_EQ(table_.listener(wire::PortSpace::kTcp, 9000, kHere), 3U);
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ void ServiceRequests::handle_request(const wire::Path& path, const wire::CmMad& 
     return core_.send(request.path, request.sent.mad);
   }
   const wire::Path back = reversed(path);
-  const ListenerId listener = core_.listeners.find(asked.service_id, path.destination);
+  const ListenerId listener =
+      core_.listeners.find(asked.service_id, path.destination, RequestKind::kDatagrams);
   if (listener == 0) {
     return core_.send(back,
                       {.transaction = mad.transaction,
@@ -40,19 +41,10 @@ void ServiceRequests::handle_request(const wire::Path& path, const wire::CmMad& 
                                                   .status = wire::SidrStatus::kInvalidServiceId,
                                                   .service_id = asked.service_id}});
   }
-  if (!core_.listeners.add_waiting(listener)) {
-    ++core_.counters.over_backlog;
-    return;
-  }
-  const auto id = core_.new_id();
-  if (!id) {
-    core_.listeners.remove_waiting(listener);
-    ++core_.counters.over_limit;
-    return;
-  }
+  const auto id = core_.new_id_for_peer(listener);
+  if (!id) return;
   requests_[*id] = {.path = back,
                     .listener = listener,
-                    .waiting = true,
                     .remote_id = asked.request_id,
                     .service_id = asked.service_id,
                     .transaction = mad.transaction};
@@ -71,14 +63,21 @@ Result<void> ServiceRequests::answer(ConnectionId id, wire::CmSidrRep reply, Tim
                 fmt::format("no service request {:#x} waits for an answer", id));
   }
   Request& request = found->second;
-  no_longer_waits(request);
+  core_.listeners.seen(id);
   reply.request_id = request.remote_id;
   reply.service_id = request.service_id;
   request.answered = true;
+  answered_.push_back(id);
   request.sent.mad = {.transaction = request.transaction, .message = reply};
   core_.send(request.path, request.sent.mad);
   // Longer than until the next repetition, should the answer be lost.
   core_.schedule(id, request.sent, now + 2 * core_.answer_within(core_.config().response_timeout));
+  if (answered_.size() > kMostAnswers) {
+    const ConnectionId oldest = answered_.front();
+    answered_.pop_front();
+    if (const auto old = requests_.find(oldest); old != requests_.end() && old->second.answered)
+      forget(oldest);
+  }
   return {};
 }
 
@@ -120,28 +119,18 @@ void ServiceRequests::abandon(ConnectionId id, Time now) {
   static_cast<void>(answer(id, {.status = wire::SidrStatus::kRejected}, now));
 }
 
-void ServiceRequests::abandon_all_of(ListenerId listener, Time now) {
-  std::vector<ConnectionId> unanswered;
+void ServiceRequests::abandon_unseen(ListenerId listener, Time now) {
+  std::vector<ConnectionId> unseen;
   for (const auto& [id, request] : requests_) {
-    if (request.listener == listener && !request.answered) unanswered.push_back(id);
+    if (request.listener == listener && core_.listeners.waits(id)) unseen.push_back(id);
   }
-  for (const ConnectionId id : unanswered) abandon(id, now);
-}
-
-void ServiceRequests::handed_over(ConnectionId id) {
-  if (const auto found = requests_.find(id); found != requests_.end())
-    no_longer_waits(found->second);
-}
-
-void ServiceRequests::no_longer_waits(Request& request) {
-  if (std::exchange(request.waiting, false)) core_.listeners.remove_waiting(request.listener);
+  for (const ConnectionId id : unseen) abandon(id, now);
 }
 
 void ServiceRequests::forget(ConnectionId id) {
   const auto found = requests_.find(id);
   Request& request = found->second;
   core_.unschedule(id, request.sent);
-  no_longer_waits(request);
   if (request.listener != 0) by_remote_id_.erase({request.path.destination, request.remote_id});
   requests_.erase(found);
   core_.free_id(id);

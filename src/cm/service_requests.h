@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <utility>
 
@@ -15,7 +16,7 @@
 namespace verbena::cm {
 
 /// Requests for the queue pair of a datagram service (SIDR), ours and peers'. An answer is kept for
-/// a while and goes again when the request does.
+/// a while and goes again when the request does; of kMostAnswers the oldest is forgotten first.
 class ServiceRequests {
  public:
   explicit ServiceRequests(Core& core) : core_(core) {}
@@ -25,21 +26,23 @@ class ServiceRequests {
   [[nodiscard]] Result<void> answer(ConnectionId id, wire::CmSidrRep reply, Time now);
   /// Ours: forgotten. A peer's without an answer: refused.
   void abandon(ConnectionId id, Time now);
-  /// Those that nobody answered.
-  void abandon_all_of(ListenerId listener, Time now);
-  void handed_over(ConnectionId id);
+  /// Those that the program has not seen.
+  void abandon_unseen(ListenerId listener, Time now);
 
   void handle_request(const wire::Path& path, const wire::CmMad& mad);
   void handle_reply(const wire::Path& path, const wire::CmMad& mad);
   void expire(ConnectionId id, Time now);
   [[nodiscard]] bool has(ConnectionId id) const { return requests_.contains(id); }
   [[nodiscard]] std::size_t size() const { return requests_.size(); }
+  /// Nothing is kept of any request.
+  [[nodiscard]] bool empty() const { return requests_.empty() && by_remote_id_.empty(); }
 
  private:
+  static constexpr std::size_t kMostAnswers = 1024;
+
   struct Request {
     wire::Path path{};
     ListenerId listener = 0;  ///< 0: ours
-    bool waiting = false;     ///< in its listener's backlog
     bool answered = false;
     std::uint32_t remote_id = 0;
     std::uint64_t service_id = 0;
@@ -48,12 +51,12 @@ class ServiceRequests {
   };
   using Peer = std::pair<wire::Address, std::uint32_t>;
 
-  void no_longer_waits(Request& request);
   void forget(ConnectionId id);
 
   Core& core_;
   std::map<ConnectionId, Request> requests_{};
   std::map<Peer, ConnectionId> by_remote_id_{};
+  std::deque<ConnectionId> answered_{};  ///< oldest first; some may be gone
 };
 
 }  // namespace verbena::cm

@@ -108,6 +108,28 @@ TEST(ServiceRequests, TheBacklogBoundsThem) {
   EXPECT_EQ(two.server.manager.counters().over_backlog, 4U);
 }
 
+TEST(ServiceRequests, OfManyAnswersTheOldestAreForgotten) {
+  Two two;
+  for (int i = 0; i < 3000; ++i) {
+    resolve(two);
+    two.network.deliver();
+    const ConnectionId theirs = two.server.expect(EventKind::kResolveRequested).id;
+    ASSERT_TRUE(two.server.manager.answer(theirs, {.qp = 0x33}, two.network.now));
+  }
+  EXPECT_EQ(two.server.manager.size(), 1024U);
+  two.network.deliver();
+  two.expect_nothing_left();
+}
+
+TEST(ServiceRequests, WhoTakesConnectionsAloneHasNoAnswer) {
+  Two two;
+  ASSERT_TRUE(two.server.manager.listen({.service_id = kService + 1}));
+  resolve(two, kService + 1);
+  two.network.deliver();
+  const Event event = two.client.expect(EventKind::kResolved);
+  EXPECT_EQ(std::get<wire::CmSidrRep>(event.message).status, wire::SidrStatus::kInvalidServiceId);
+}
+
 TEST(ServiceRequests, AreAnsweredOnce) {
   Two two;
   const ConnectionId mine = resolve(two);

@@ -2,6 +2,7 @@
 //
 // The messages that make a connection: REQ, REP and RTU; MRA, which asks for patience; and REJ.
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "cm/connections.h"
@@ -20,6 +21,11 @@ constexpr std::uint8_t kMtuCodes = 5;
 /// initiators share targets, and datagrams have no connection.
 bool owns_queue_pair(wire::CmTransport transport) {
   return transport == wire::CmTransport::kRc || transport == wire::CmTransport::kUc;
+}
+
+/// XRC's targets have their number where a REP has an end-to-end context's (Linux's `cm.c`).
+std::uint32_t& queue_pair_of(wire::CmRep& reply, wire::CmTransport transport) {
+  return transport == wire::CmTransport::kExtended ? reply.local_eec : reply.local_qp;
 }
 
 wire::CmSubject subject_of(State state) {
@@ -80,7 +86,8 @@ void Connections::handle_request(const wire::Path& path, const wire::CmMad& mad,
       send_disconnect(stale->second, connection, {}, now);
     return;
   }
-  const ListenerId listener = core_.listeners.find(request.service_id, path.destination);
+  const ListenerId listener =
+      core_.listeners.find(request.service_id, path.destination, RequestKind::kConnection);
   if (listener == 0) return refuse(wire::RejectReason::kInvalidServiceId);
   take_request(path, mad, listener);
 }
@@ -103,16 +110,8 @@ std::optional<wire::RejectReason> Connections::refusal(const wire::Path& path,
 /// With a full backlog, or at the limit, it is as if the REQ were lost: the peer tries again.
 void Connections::take_request(const wire::Path& path, const wire::CmMad& mad,
                                ListenerId listener) {
-  if (!core_.listeners.add_waiting(listener)) {
-    ++core_.counters.over_backlog;
-    return;
-  }
-  const auto id = core_.new_id();
-  if (!id) {
-    core_.listeners.remove_waiting(listener);
-    ++core_.counters.over_limit;
-    return;
-  }
+  const auto id = core_.new_id_for_peer(listener);
+  if (!id) return;
   const auto& request = std::get<wire::CmReq>(mad.message);
   Connection& connection = connections_[*id];
   connection.state = State::kReqReceived;
@@ -120,7 +119,6 @@ void Connections::take_request(const wire::Path& path, const wire::CmMad& mad,
   connection.path.traffic_class = request.primary.traffic_class;
   connection.path.flow_label = request.primary.flow_label;
   connection.listener = listener;
-  connection.waiting = true;
   connection.transport = request.transport;
   connection.remote_id = request.local_id;
   connection.remote_qp = request.local_qp;
@@ -136,31 +134,40 @@ void Connections::take_request(const wire::Path& path, const wire::CmMad& mad,
 
 Result<void> Connections::accept(ConnectionId id, wire::CmRep reply, Time now) {
   Connection& connection = *VERBENA_TRY(find(id, Call::kAccept));
-  no_longer_waits(connection);
+  core_.listeners.seen(id);
+  connection.local_qp = std::exchange(reply.local_qp, 0);
+  queue_pair_of(reply, connection.transport) = connection.local_qp;
   reply.local_id = id;
   reply.remote_id = connection.remote_id;
   reply.local_ca_guid = core_.config().ca_guid;
-  connection.local_qp = reply.local_qp;
   begin(id, connection, State::kRepSent, {.transaction = connection.transaction, .message = reply},
         now);
   return {};
 }
 
-void Connections::take_reply(ConnectionId id, Connection& connection, const wire::CmMad& mad) {
-  const auto& reply = std::get<wire::CmRep>(mad.message);
+void Connections::take_reply(ConnectionId id, Connection& connection, const wire::CmMad& mad,
+                             Time now) {
+  auto reply = std::get<wire::CmRep>(mad.message);
+  const std::uint32_t remote_qp = queue_pair_of(reply, connection.transport);
+  const Peer peer{connection.path.destination, remote_qp};
+  const auto stale = by_remote_qp_.find(peer);
+  if (owns_queue_pair(connection.transport) && stale != by_remote_qp_.end()) {
+    // The peer has begun anew, and what was connected to that number is over. The REQ goes again.
+    core_.send(connection.path,
+               {.transaction = mad.transaction,
+                .message = wire::CmRej{.local_id = id,
+                                       .remote_id = reply.local_id,
+                                       .subject = wire::CmSubject::kRep,
+                                       .reason = wire::RejectReason::kStaleConnection}});
+    Connection& old = connections_.at(stale->second);
+    if (old.state == State::kEstablished) send_disconnect(stale->second, old, {}, now);
+    return;
+  }
   core_.unschedule(id, connection.sent);
   connection.remote_id = reply.local_id;
-  connection.remote_qp = reply.local_qp;
+  connection.remote_qp = remote_qp;
   connection.transaction = mad.transaction;
   connection.state = State::kRepReceived;
-  const Peer peer{connection.path.destination, reply.local_qp};
-  if (owns_queue_pair(connection.transport) && by_remote_qp_.contains(peer)) {
-    // Of a connection that is not over here: its packets could not be told from this one's.
-    const wire::CmRej stale{.reason = wire::RejectReason::kStaleConnection};
-    send_rejection(id, connection, stale);
-    tell(EventKind::kRejected, id, connection, stale);
-    return forget(id);
-  }
   by_remote_id_[{connection.path.destination, reply.local_id}] = id;
   if (owns_queue_pair(connection.transport)) by_remote_qp_[peer] = id;
   tell(EventKind::kReplied, id, connection, mad.message);
@@ -211,6 +218,7 @@ void Connections::send_delay(ConnectionId id, const Connection& connection) {
 
 Result<void> Connections::reject(ConnectionId id, wire::CmRej rejection) {
   Connection& connection = *VERBENA_TRY(find(id, Call::kReject));
+  core_.listeners.seen(id);
   send_rejection(id, connection, rejection);
   forget(id);
   return {};
@@ -239,7 +247,8 @@ wire::CmRej Connections::no_answer() const {
 
 void Connections::take_rejection(ConnectionId id, Connection& connection,
                                  const wire::CmRej& rejection, Time now) {
-  tell(EventKind::kRejected, id, connection, rejection);
+  // Of a request that the program has not seen it is told nothing more.
+  if (!core_.listeners.waits(id)) tell(EventKind::kRejected, id, connection, rejection);
   switch (connection.state) {
     case State::kEstablished:
     case State::kDreqSent: return linger(id, connection, now);

@@ -14,18 +14,19 @@ struct Row {
   std::array<bool, kCalls> calls;
 };
 
-// What Linux's `cm.c` does, but for two things: a REQ that comes again after the REP has gone gets
-// that REP again at once, and who has not sent the RTU yet hears that it is over. Who waits for an
-// RTU rejects and does not disconnect: a client without the REP would not know what is to end.
+// As Linux's `cm.c`, but where it leaves the other end waiting: a REQ that comes again after the
+// REP has gone gets that REP again at once, and one for a connection that is over hears that it is
+// stale; who has not sent the RTU yet hears that it is over. Who waits for an RTU rejects and does
+// not disconnect: a client without the REP would not know what is to end.
 // clang-format off
 constexpr std::array<Row, kStates> kTable{{
     //                       REQ           MRA      REJ      REP           RTU      DREQ          DREP     LAP            accept reject confirm establ. disconnect
     {"REQ sent",           {{kIgnore,      kTake,   kTake,   kTake,        kIgnore, kIgnore,      kIgnore, kIgnore}},    {{false, false, false, false, false}}},
-    {"MRA for REQ received", {{kIgnore,    kTake,   kTake,   kTake,        kIgnore, kIgnore,      kIgnore, kIgnore}},    {{false, false, false, false, false}}},
+    {"MRA for REQ received", {{kIgnore,    kIgnore,   kTake,   kTake,        kIgnore, kIgnore,      kIgnore, kIgnore}},    {{false, false, false, false, false}}},
     {"REP received",       {{kIgnore,      kIgnore, kTake,   kDelay,       kIgnore, kTake,        kIgnore, kIgnore}},    {{false, true,  true,  false, false}}},
     {"REQ received",       {{kDelay,       kIgnore, kTake,   kIgnore,      kIgnore, kIgnore,      kIgnore, kIgnore}},    {{true,  true,  false, false, false}}},
     {"REP sent",           {{kRepeatReply, kTake,   kTake,   kIgnore,      kTake,   kTake,        kIgnore, kIgnore}},    {{false, true,  false, true,  false}}},
-    {"MRA for REP received", {{kIgnore,    kTake,   kTake,   kIgnore,      kTake,   kTake,        kIgnore, kIgnore}},    {{false, true,  false, true,  false}}},
+    {"MRA for REP received", {{kIgnore,    kIgnore,   kTake,   kIgnore,      kTake,   kTake,        kIgnore, kIgnore}},    {{false, true,  false, true,  false}}},
     {"established",        {{kIgnore,      kIgnore, kTake,   kRepeatReply, kIgnore, kTake,        kIgnore, kRefuseLap}}, {{false, false, false, true,  true}}},
     {"DREQ sent",          {{kIgnore,      kIgnore, kTake,   kIgnore,      kIgnore, kTake,        kTake,   kIgnore}},    {{false, false, false, false, false}}},
     {"DREQ received",      {{kIgnore,      kIgnore, kIgnore, kIgnore,      kIgnore, kIgnore,      kIgnore, kIgnore}},    {{false, false, false, false, true}}},

@@ -39,8 +39,9 @@ inline wire::CmRep reply_of(std::uint32_t qp) {
 
 /// A manager at an address, and what it told.
 struct End {
-  End(std::uint32_t last_byte, std::uint64_t seed, const Config& config = {})
-      : address(wire::Address::from_ipv4(0x0A4D0000U + last_byte)), manager(config, seed) {}
+  End(std::uint32_t last_byte, std::uint64_t seed, Config config = {})
+      : address(wire::Address::from_ipv4(0x0A4D0000U + last_byte)),
+        manager((config.ca_guid = last_byte, config), seed) {}
 
   [[nodiscard]] wire::Path to(const End& peer) const {
     return {.source = address, .destination = peer.address, .source_port = 50000};
@@ -140,7 +141,8 @@ class Network {
 /// A client, a server that listens, and what lies between them.
 struct Two {
   explicit Two(const Config& config = {}) : client(1, 1, config), server(2, 2, config) {
-    listener = server.manager.listen({.service_id = kService, .backlog = 16}).value();
+    const Listening listening{.service_id = kService, .datagrams = true, .backlog = 16};
+    listener = server.manager.listen(listening).value();
   }
 
   ConnectionId connect(std::uint32_t qp = 0x11) {
@@ -165,11 +167,11 @@ struct Two {
     EXPECT_EQ(server.expect(EventKind::kEstablished).id, ids.second);
     return ids;
   }
-  /// Nothing is left of anything, and nobody has anything to tell.
+  /// When all times have passed nothing is left of anything.
   void expect_nothing_left() {
     network.run_out();
-    EXPECT_EQ(client.manager.size(), 0U);
-    EXPECT_EQ(server.manager.size(), 0U);
+    EXPECT_TRUE(client.manager.empty());
+    EXPECT_TRUE(server.manager.empty());
   }
 
   End client;

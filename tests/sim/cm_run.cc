@@ -26,9 +26,8 @@ using std::chrono::seconds;
 constexpr std::uint64_t kService = 0x01060000 | 7471;
 constexpr std::uint64_t kDeafService = kService + 1;  ///< nobody listens there
 constexpr std::uint32_t kBacklog = 8;
-constexpr Duration kSurely = seconds(70);      ///< in which one of many tries has got through
-constexpr std::uint32_t kLittle = 100'000;     ///< of a million
-constexpr std::uint32_t kServerQp = 0x800000;  ///< and the attempt's number
+constexpr Duration kSurely = seconds(70);   ///< in which one of many tries has got through
+constexpr std::uint32_t kLittle = 100'000;  ///< of a million
 
 /// How far a side of an attempt is, as its program knows.
 enum class Stage : std::uint8_t {
@@ -100,6 +99,7 @@ class CmRun {
     unsigned life = 0;  ///< of the process
     cm::ConnectionId id = 0;
     Stage stage = Stage::kNone;
+    std::uint32_t qp = 0;
     bool was_up = false;
     Time up_at{};  ///< of a client
   };
@@ -112,6 +112,7 @@ class CmRun {
   struct Process {
     std::unique_ptr<cm::Manager> manager{};
     unsigned life = 0;
+    std::uint32_t next_qp = 1;  ///< begins anew with the process
     std::map<cm::ConnectionId, std::pair<std::size_t, std::size_t>> ends{};  ///< attempt, side
   };
 
@@ -186,7 +187,9 @@ void CmRun::begin(std::size_t process) {
   ++made.life;
   made.ends.clear();
   made.manager = std::make_unique<cm::Manager>(cm::Config{.ca_guid = process + 1}, random_.next());
-  if (!made.manager->listen({.service_id = kService, .backlog = kBacklog})) fail("listens not");
+  made.next_qp = 1;
+  if (!made.manager->listen({.service_id = kService, .datagrams = true, .backlog = kBacklog}))
+    fail("listen() fails");
 }
 
 void CmRun::restart(std::size_t process) {
@@ -204,7 +207,7 @@ void CmRun::ask(std::size_t number) {
   Attempt& attempt = attempts_[number];
   ++report_.attempts;
   const std::size_t from = random_.below(plan_.processes);
-  const std::size_t to = (from + 1 + random_.below(plan_.processes - 1)) % plan_.processes;
+  const std::size_t to = random_.below(plan_.processes);  // itself, too
   attempt.deaf = random_.below(10) == 0;
   attempt.datagrams = random_.below(5) == 0;
   attempt.ends[0] = {.process = from, .life = processes_[from].life, .stage = Stage::kAsks};
@@ -218,7 +221,7 @@ void CmRun::ask(std::size_t number) {
     id = manager.resolve(path(from, to), request, now_);
   } else {
     wire::CmReq request{
-        .service_id = service, .local_qp = static_cast<std::uint32_t>(number + 1), .path_mtu = 3};
+        .service_id = service, .local_qp = processes_[from].next_qp++, .path_mtu = 3};
     request.primary.local_ack_timeout = static_cast<std::uint8_t>(random_.below(20));
     put(request.private_data, number);
     id = manager.connect(path(from, to), request, now_);
@@ -275,7 +278,7 @@ void CmRun::hear_of_service(std::size_t process, const cm::Event& event) {
       if (processes_[process].life != life) return;
       // One that takes long may be gone.
       static_cast<void>(processes_[process].manager->answer(
-          id, {.qp = kServerQp + static_cast<std::uint32_t>(number), .qkey = 5}, now_));
+          id, {.qp = static_cast<std::uint32_t>(number), .qkey = 5}, now_));
     });
     processes_[process].manager->handed_over(event.id);
     return;
@@ -289,7 +292,7 @@ void CmRun::hear_of_service(std::size_t process, const cm::Event& event) {
   const bool valid = reply.status == wire::SidrStatus::kValid;
   ++(valid ? report_.resolved : report_.refused);
   if (valid == attempt.deaf) fail("a service answers that is not there, or not one that is");
-  if (valid && reply.qp != kServerQp + number) fail("a service's queue pair is another one's");
+  if (valid && reply.qp != number) fail("a service's queue pair is another one's");
 }
 
 void CmRun::move(std::size_t number, std::size_t side, const cm::Event& event) {
@@ -311,15 +314,23 @@ void CmRun::move(std::size_t number, std::size_t side, const cm::Event& event) {
   }
   if (const auto* reply = std::get_if<wire::CmRep>(&event.message);
       event.kind == EventKind::kReplied &&
-      (number_in(reply->private_data) != number || reply->local_qp != kServerQp + number))
+      (number_in(reply->private_data) != number || reply->local_qp != attempt.ends[1].qp))
     return fail("a REP is not what the server sent");
-  end.stage = *next;
+  if (const auto* over = std::get_if<wire::CmDreq>(&event.message);
+      event.kind == EventKind::kDisconnecting && over->private_data[3] != std::byte{0} &&
+      number_in(over->private_data) != number)
+    return fail("a DREQ is not what the peer sent");
+  const std::size_t peer = attempt.ends[1 - side].process;
+  if (event.kind == EventKind::kDisconnected && end.stage == Stage::kUp &&
+      processes_[peer].life == 1)
+    return fail("a connection ends that nobody ended");
   if (event.kind == EventKind::kRejected) ++report_.refused;
   if (event.kind == EventKind::kDisconnected && reachable_) {
     const auto* unanswered = std::get_if<wire::CmDreq>(&event.message);
     if (unanswered != nullptr && unanswered->local_id == event.id) fail("nobody answers a DREQ");
   }
   if (event.kind == EventKind::kUnreachable) ++report_.unanswered;
+  end.stage = *next;
   end.was_up |= end.stage == Stage::kUp;
 }
 
@@ -328,7 +339,9 @@ void CmRun::act_on(std::size_t number, std::size_t side, EventKind kind) {
   const End& end = attempts_[number].ends[side];
   switch (kind) {
     case EventKind::kRequested:
-      manager(end).handed_over(end.id);
+      in(up_to(milliseconds(20)), [this, process = end.process, life = end.life, id = end.id] {
+        if (processes_[process].life == life) processes_[process].manager->handed_over(id);
+      });
       return think(number, side, Stage::kAsked, thought(), &CmRun::decide);
     case EventKind::kReplied:
       return think(number, side, Stage::kReplied, thought(), &CmRun::confirm);
@@ -343,6 +356,10 @@ void CmRun::act_on(std::size_t number, std::size_t side, EventKind kind) {
 /// A server about a REQ.
 void CmRun::decide(std::size_t number, std::size_t side) {
   End& server = attempts_[number].ends[side];
+  if (!manager(server).state(server.id)) {  // over before it was seen
+    server.stage = Stage::kGone;
+    return;
+  }
   const std::uint64_t choice = random_.below(10);
   if (choice == 0) return let_go(number, side);
   if (choice == 1) {
@@ -351,7 +368,8 @@ void CmRun::decide(std::size_t number, std::size_t side) {
       fail("reject() fails");
     return;
   }
-  wire::CmRep reply{.local_qp = static_cast<std::uint32_t>(kServerQp + number)};
+  server.qp = processes_[server.process].next_qp++;
+  wire::CmRep reply{.local_qp = server.qp};
   put(reply.private_data, number);
   server.stage = Stage::kAccepts;
   if (!manager(server).accept(server.id, reply, now_)) return fail("accept() fails");
@@ -394,7 +412,9 @@ void CmRun::end(std::size_t number, std::size_t side) {
   if (random_.below(10) == 0) return let_go(number, side);
   const bool answers = end.stage == Stage::kEnded;
   end.stage = answers ? Stage::kOver : Stage::kEnds;
-  if (!manager(end).disconnect(end.id, {}, now_)) fail("disconnect() fails");
+  wire::PrivateData<4> data{};
+  put(data, number);
+  if (!manager(end).disconnect(end.id, data, now_)) fail("disconnect() fails");
 }
 
 void CmRun::let_go(std::size_t number, std::size_t side) {
