@@ -19,6 +19,8 @@ Result<void> Connections::disconnect(ConnectionId id, ConstBytes data, Time now)
   Connection& connection = *VERBENA_TRY(find(id, Call::kDisconnect));
   if (data.size() > wire::CmDreq{}.private_data.size())
     return fail(std::errc::invalid_argument, "a DREQ carries at most 220 bytes");
+  // The peer began anew, and it is being ended already.
+  if (connection.state == State::kDreqSent) return {};
   if (connection.state == State::kDreqReceived) {
     send_disconnected(id, connection, data, now);
   } else {

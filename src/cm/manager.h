@@ -53,6 +53,7 @@ class Manager {
   /// Data came on the queue pair before the RTU; nothing to do once that came.
   [[nodiscard]] Result<void> established(ConnectionId id);
   /// Sends a DREQ, or the DREP when one is asked for, with at most 220 bytes of private data.
+  /// Nothing when a DREQ is under way.
   [[nodiscard]] Result<void> disconnect(ConnectionId id, ConstBytes data, Time now);
 
   /// Sends a SIDR REQ: the caller gives service and private data.

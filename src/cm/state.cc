@@ -28,7 +28,7 @@ constexpr std::array<Row, kStates> kTable{{
     {"REP sent",           {{kRepeatReply, kTake,   kTake,   kIgnore,      kTake,   kTake,        kIgnore, kIgnore}},    {{false, true,  false, true,  false}}},
     {"MRA for REP received", {{kIgnore,    kIgnore,   kTake,   kIgnore,      kTake,   kTake,        kIgnore, kIgnore}},    {{false, true,  false, true,  false}}},
     {"established",        {{kIgnore,      kIgnore, kTake,   kRepeatReply, kIgnore, kTake,        kIgnore, kRefuseLap}}, {{false, false, false, true,  true}}},
-    {"DREQ sent",          {{kIgnore,      kIgnore, kTake,   kIgnore,      kIgnore, kTake,        kTake,   kIgnore}},    {{false, false, false, false, false}}},
+    {"DREQ sent",          {{kIgnore,      kIgnore, kTake,   kIgnore,      kIgnore, kTake,        kTake,   kIgnore}},    {{false, false, false, false, true}}},
     {"DREQ received",      {{kIgnore,      kIgnore, kIgnore, kIgnore,      kIgnore, kIgnore,      kIgnore, kIgnore}},    {{false, false, false, false, true}}},
     {"timewait",           {{kRejectStale, kIgnore, kIgnore, kIgnore,      kIgnore, kRepeatReply, kIgnore, kIgnore}},    {{false, false, false, false, false}}},
 }};

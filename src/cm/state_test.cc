@@ -84,7 +84,7 @@ TEST(States, WhatAProgramMayAskFor) {
   EXPECT_EQ(where(Call::kReject), (Set{kReqReceived, kRepReceived, kRepSent, kMraRepReceived}));
   EXPECT_EQ(where(Call::kConfirm), Set{kRepReceived});
   EXPECT_EQ(where(Call::kEstablished), (Set{kRepSent, kMraRepReceived, kEstablished}));
-  EXPECT_EQ(where(Call::kDisconnect), (Set{kEstablished, kDreqReceived}));
+  EXPECT_EQ(where(Call::kDisconnect), (Set{kEstablished, kDreqSent, kDreqReceived}));
 }
 
 TEST(States, EachHasAName) {
