@@ -127,7 +127,7 @@ class Campaign:
         return told
 
     def judge(self, pair, event, outcomes, undisturbed=False):
-        fine = {"done"} if undisturbed else {"done", "failed", "killed", "waits"}
+        fine = {"done"} if undisturbed else {"done", "failed", "killed", "broken pipe", "waits"}
         if not event.kind.connected and not undisturbed:
             fine.add("hangs")  # the other side may have lost what it waits for
         for side, outcome in outcomes.items():

@@ -139,7 +139,7 @@ class LivePair:
 
     def end(self):
         """Tells whoever is left to end, and returns what became of each side: done, failed, killed,
-        waits, or what is wrong."""
+        broken pipe, waits, or what is wrong."""
         left = {side: self.may_wait(side) for side, of in self.sides.items() if of.process.poll() is None}
         for side in left:
             self.send(side, signal.SIGTERM)
@@ -155,11 +155,15 @@ class LivePair:
         return outcomes
 
     def outcome(self, side):
-        """Of one that has ended: done, failed, killed, or what is wrong."""
+        """Of one that has ended: done, failed, killed, broken pipe, or what is wrong."""
         status = self.sides[side].process.returncode
         output = self.sides[side].output()
         if status == -signal.SIGKILL and self.hit.get(side) == signal.SIGKILL:
             return "killed"
+        # Of its own: perftest leaves SIGPIPE as it is, and ends with two writes to the TCP connection on
+        # which both sides say what they have measured. We send with MSG_NOSIGNAL.
+        if status == -signal.SIGPIPE and signal.SIGKILL in self.hit.values():
+            return "broken pipe"
         if status < 0:
             return f"died of signal {-status}"
         if WRONG_DATA.search(output):
