@@ -156,8 +156,8 @@ struct CmRep {
   std::uint32_t local_id = 0;
   std::uint32_t remote_id = 0;
   std::uint32_t local_qkey = 0;
-  std::uint32_t local_qp = 0;      ///< 24 bits
-  std::uint32_t local_eec = 0;     ///< 24 bits; with XRC the target's queue pair, in place of local_qp
+  std::uint32_t local_qp = 0;   ///< 24 bits
+  std::uint32_t local_eec = 0;  ///< 24 bits; with XRC the target's queue pair, in place of local_qp
   std::uint32_t starting_psn = 0;  ///< 24 bits
   std::uint8_t responder_resources = 0;
   std::uint8_t initiator_depth = 0;
