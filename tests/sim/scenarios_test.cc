@@ -173,6 +173,8 @@ TEST(Found, RetriedPartsOfReads) { EXPECT_EQ(run_found(6).failure, ""); }
 TEST(Found, MessagesCompletedWhenAReadIsRefused) { EXPECT_EQ(run_found(11).failure, ""); }
 // A full window consumed retries of requests that were never sent.
 TEST(Found, RetriesBehindAFullWindow) { EXPECT_EQ(run_found(37).failure, ""); }
+// The fault that flips a bit flipped the one in which a forged packet's ICRC was wrong.
+TEST(Found, ForgedPacketsMadeRightByAFault) { EXPECT_EQ(run_seed(9202365).failure, ""); }
 
 }  // namespace
 }  // namespace verbena::sim

@@ -383,7 +383,8 @@ void World::inject(const wire::Path& path, const wire::Packet& packet, bool righ
   wire::encode(packet, bytes);
   const ConstBytes covered = ConstBytes(bytes).first(bytes.size() - wire::kIcrcSize);
   const std::uint32_t icrc = wire::icrc(path, 0, covered);
-  wire::store_icrc(bytes.data() + covered.size(), right_icrc ? icrc : icrc ^ 0x100);
+  // Two bits: the fault that flips one must not make it right.
+  wire::store_icrc(bytes.data() + covered.size(), right_icrc ? icrc : icrc ^ 0x10100);
   network_.inject(path, 0, bytes);
 }
 
