@@ -8,6 +8,7 @@
 
 #include "compat/device_table.h"
 #include "link/fault.h"
+#include "sim/cm_run.h"
 #include "sim/congestion.h"
 #include "sim/datagram_end.h"
 #include "sim/process.h"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr Time kLongestRun{std::chrono::seconds(300)};
 constexpr std::uint64_t kCongestionEvery = 16;  ///< seeds
+constexpr std::uint64_t kConnectingEvery = 4;   ///< seeds
 constexpr std::uint64_t kCheckEvery = 64;       ///< operations between looks at all memory
 
 link::FaultPlan fault_plan(const DisturbancePlan& plan, std::uint64_t seed) {
@@ -414,10 +416,10 @@ RunReport run_plan(const Plan& plan, std::FILE* trace_to) {
   return world.run();
 }
 
-RunReport run_seed(std::uint64_t seed, std::FILE* trace_to) {
-  RunReport report = run_plan(make_plan(seed), trace_to);
-  if (!report.failure.empty() || seed % kCongestionEvery != 0) return report;
-  const CongestionPlan plan = make_congestion_plan(seed);
+namespace {
+
+void run_flows(RunReport& report, std::FILE* trace_to) {
+  const CongestionPlan plan = make_congestion_plan(report.seed);
   const CongestionReport congestion = run_congestion(plan, trace_to);
   report.failure = judge(plan, congestion);
   report.hash ^= congestion.hash;
@@ -425,6 +427,27 @@ RunReport run_seed(std::uint64_t seed, std::FILE* trace_to) {
   ++report.counters.congested;
   report.counters.marked += congestion.bottleneck.marked;
   report.counters.cnps += congestion.cnps;
+}
+
+/// In a time of its own, of minutes and hours, which is no part of the report's.
+void run_programs_that_connect(RunReport& report, std::FILE* trace_to) {
+  const CmReport connecting = run_cm(make_cm_plan(report.seed), trace_to);
+  report.failure = connecting.failure;
+  report.hash ^= connecting.hash;
+  report.counters.attempts += connecting.attempts;
+  report.counters.connected += connecting.connected;
+  report.counters.refused += connecting.refused;
+  report.counters.unanswered += connecting.unanswered;
+  report.counters.resolved += connecting.resolved;
+}
+
+}  // namespace
+
+RunReport run_seed(std::uint64_t seed, std::FILE* trace_to) {
+  RunReport report = run_plan(make_plan(seed), trace_to);
+  if (report.failure.empty() && seed % kCongestionEvery == 0) run_flows(report, trace_to);
+  if (report.failure.empty() && seed % kConnectingEvery == 0)
+    run_programs_that_connect(report, trace_to);
   return report;
 }
 

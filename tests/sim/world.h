@@ -66,6 +66,12 @@ struct RunCounters {
   std::uint64_t congested = 0;  ///< runs
   std::uint64_t marked = 0;     ///< packets, once the flows had settled
   std::uint64_t cnps = 0;
+  // Programs that connect by the connection manager.
+  std::uint64_t attempts = 0;
+  std::uint64_t connected = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t unanswered = 0;
+  std::uint64_t resolved = 0;  ///< datagram services
   // Faults.
   std::uint64_t dropped = 0;
   std::uint64_t duplicated = 0;
@@ -197,8 +203,8 @@ class World {
   std::vector<Trouble> troubles_;  ///< soonest last
 };
 
-/// A deterministic run of a seed. Some seeds have a second part, of flows over a bottleneck
-/// (`sim/congestion.h`).
+/// A deterministic run of a seed. Some seeds have more parts: flows over a bottleneck
+/// (`sim/congestion.h`), programs that connect (`sim/cm_run.h`).
 [[nodiscard]] RunReport run_seed(std::uint64_t seed, std::FILE* trace_to = nullptr);
 [[nodiscard]] RunReport run_plan(const Plan& plan, std::FILE* trace_to = nullptr);
 
