@@ -44,40 +44,6 @@ TEST(Connections, ReqRepAndRtuConnect) {
   EXPECT_FALSE(two.network.step()) << "nothing is due on an established connection";
 }
 
-TEST(Connections, DreqAndDrepEndIt) {
-  Two two;
-  const auto [mine, theirs] = two.established();
-  const std::array said{std::byte{1}, std::byte{2}};
-  ASSERT_TRUE(two.client.manager.disconnect(mine, said, two.network.now));
-  two.network.deliver();
-  const Event asked = two.server.expect(EventKind::kDisconnecting);
-  EXPECT_EQ(std::get<wire::CmDreq>(asked.message).private_data[1], std::byte{2});
-  EXPECT_TRUE(two.client.silent()) << "the other side has not answered";
-  ASSERT_TRUE(two.server.manager.disconnect(theirs, {}, two.network.now));
-  two.network.deliver();
-  EXPECT_EQ(two.client.expect(EventKind::kDisconnected).id, mine);
-  EXPECT_EQ(two.client.manager.state(mine), State::kTimewait);
-  EXPECT_EQ(two.server.manager.state(theirs), State::kTimewait);
-  const Time ended = two.network.now;
-  two.expect_nothing_left();
-  EXPECT_EQ(two.network.now - ended, duration_of(16));
-  EXPECT_EQ(two.client.expect(EventKind::kTimewaitOver).id, mine);
-  EXPECT_EQ(two.server.expect(EventKind::kTimewaitOver).id, theirs);
-}
-
-TEST(Connections, BothSidesMayEndItAtOnce) {
-  Two two;
-  const auto [mine, theirs] = two.established();
-  ASSERT_TRUE(two.client.manager.disconnect(mine, {}, two.network.now));
-  ASSERT_TRUE(two.server.manager.disconnect(theirs, {}, two.network.now));
-  two.expect_nothing_left();
-  two.client.expect(EventKind::kDisconnected);
-  two.server.expect(EventKind::kDisconnected);
-  two.client.expect(EventKind::kTimewaitOver);
-  two.server.expect(EventKind::kTimewaitOver);
-  EXPECT_EQ(two.network.count<wire::CmDreq>(), 2U);
-}
-
 /// Which message of a whole conversation is lost, the first time.
 class EachLoss : public testing::TestWithParam<std::size_t> {};
 
@@ -138,33 +104,6 @@ TEST(Connections, NobodyAnswersTheRep) {
   EXPECT_EQ(two.server.expect(EventKind::kUnreachable).id, theirs);
   EXPECT_EQ(two.network.count<wire::CmRep>(), 16U);
   EXPECT_TRUE(two.client.silent());
-}
-
-TEST(Connections, NobodyAnswersTheDreq) {
-  Two two;
-  const auto [mine, theirs] = two.established();
-  two.network.lost = [](const wire::CmMad&) { return true; };
-  ASSERT_TRUE(two.client.manager.disconnect(mine, {}, two.network.now));
-  two.network.run_out();
-  EXPECT_EQ(two.client.expect(EventKind::kDisconnected).id, mine);
-  EXPECT_EQ(two.client.expect(EventKind::kTimewaitOver).id, mine);
-  EXPECT_EQ(two.network.count<wire::CmDreq>(), 16U);
-  EXPECT_EQ(two.server.manager.state(theirs), State::kEstablished);
-}
-
-TEST(Connections, WhoGaveUpStillAnswersADreq) {
-  Two two;
-  const auto [mine, theirs] = two.established();
-  two.network.lost = [](const wire::CmMad&) { return true; };
-  ASSERT_TRUE(two.client.manager.disconnect(mine, {}, two.network.now));
-  while (two.client.manager.state(mine) != State::kTimewait) ASSERT_TRUE(two.network.step());
-  two.network.lost = [](const wire::CmMad&) { return false; };
-  ASSERT_TRUE(two.server.manager.disconnect(theirs, {}, two.network.now));
-  two.network.deliver();
-  two.server.expect(EventKind::kDisconnected);
-  EXPECT_EQ(two.network.sent.back().transaction, (two.network.sent.end() - 2)->transaction);
-  // And so does who was told, when the DREP was lost.
-  EXPECT_EQ(two.network.last<wire::CmDrep>().remote_id, theirs);
 }
 
 TEST(Connections, WhoTakesItsTimeSaysSo) {
@@ -318,18 +257,6 @@ TEST(Connections, DataBeforeTheRtuEstablishes) {
   EXPECT_EQ(two.server.manager.poll_timeout(), Time::max());
 }
 
-TEST(Connections, APeerThatForgotAConnectionIsToldThatItIsOver) {
-  Two two;
-  const auto [mine, theirs] = two.established();
-  static_cast<void>(mine);
-  End again(1, 99);  // the client's process, begun anew
-  Network network({&again, &two.server});
-  ASSERT_TRUE(two.server.manager.disconnect(theirs, {}, network.now));
-  network.deliver();
-  two.server.expect(EventKind::kDisconnected);
-  EXPECT_EQ(again.manager.counters().unexpected, 1U);
-}
-
 TEST(Connections, ARepForNobodyIsRejected) {
   Two two;
   two.connect();
@@ -390,20 +317,6 @@ TEST(Connections, ARepWithAConnectedQueuePairEndsWhatWas) {
   }
   two.client.expect(EventKind::kTimewaitOver);
   two.client.expect(EventKind::kReplied);
-}
-
-TEST(Connections, AQueuePairMayConnectAnewWhileTheLastConnectionLingers) {
-  Two two;
-  const auto [mine, theirs] = two.established(0x11, 0x22);
-  ASSERT_TRUE(two.client.manager.disconnect(mine, {}, two.network.now));
-  two.network.deliver();
-  two.server.expect(EventKind::kDisconnecting);
-  ASSERT_TRUE(two.server.manager.disconnect(theirs, {}, two.network.now));
-  two.network.deliver();
-  two.client.expect(EventKind::kDisconnected);
-  EXPECT_EQ(two.server.manager.state(theirs), State::kTimewait);
-  const auto again = two.established(0x11, 0x22);
-  EXPECT_EQ(two.client.manager.state(again.first), State::kEstablished);
 }
 
 TEST(Connections, XrcTargetsHaveTheirNumberInTheirOwnPlace) {
@@ -503,17 +416,6 @@ TEST(Connections, AClientThatNobodyKnowsIsTold) {
   EXPECT_EQ(two.client.expect(EventKind::kRejected).id, mine);
 }
 
-TEST(Connections, ADreqNamesOurQueuePair) {
-  Two two;
-  const auto [mine, theirs] = two.established();
-  std::array<std::byte, wire::kMadSize> bytes{};
-  wire::encode_cm({.message = wire::CmDreq{.local_id = mine, .remote_id = theirs, .remote_qp = 1}},
-                  bytes);
-  two.server.manager.handle_datagram(two.client.to(two.server), bytes, two.network.now);
-  EXPECT_TRUE(two.server.silent());
-  EXPECT_EQ(two.server.manager.counters().malformed, 1U);
-}
-
 TEST(Connections, NoAlternatePathIsLoaded) {
   Two two;
   const auto [mine, theirs] = two.established();
@@ -539,56 +441,6 @@ TEST(Connections, WhatDoesNotFitTheStateIsInvalid) {
   EXPECT_TRUE(refused(two.client.manager.disconnect(mine, much, two.network.now)));
   EXPECT_EQ(two.client.manager.state(mine), State::kEstablished);
 }
-
-/// A pair whose connection has come so far; the numbers of both sides, 0 where there is none.
-std::pair<ConnectionId, ConnectionId> bring_to(Two& two, State client) {
-  if (client == State::kReqSent) {
-    const ConnectionId mine = two.connect();
-    two.network.deliver();
-    const ConnectionId theirs = two.server.expect(EventKind::kRequested).id;
-    two.server.manager.handed_over(theirs);
-    return {mine, theirs};
-  }
-  if (client == State::kRepReceived) return two.up_to_reply();
-  const auto ids = two.established();
-  if (client == State::kEstablished) return ids;
-  EXPECT_TRUE(two.client.manager.disconnect(ids.first, {}, two.network.now));
-  two.network.deliver();
-  two.server.expect(EventKind::kDisconnecting);
-  if (client == State::kTimewait) {
-    EXPECT_TRUE(two.server.manager.disconnect(ids.second, {}, two.network.now));
-    two.network.deliver();
-    two.client.expect(EventKind::kDisconnected);
-  }
-  return ids;
-}
-
-/// However far it is, who abandons a connection hears no more of it and leaves nothing behind.
-class Abandoned : public testing::TestWithParam<std::tuple<State, bool>> {};
-
-TEST_P(Abandoned, LeavesNothingBehind) {
-  const auto [state, by_client] = GetParam();
-  Two two;
-  const auto [mine, theirs] = bring_to(two, state);
-  EXPECT_EQ(two.client.manager.state(mine), state);
-  End& leaver = by_client ? two.client : two.server;
-  End& other = by_client ? two.server : two.client;
-  leaver.manager.abandon(by_client ? mine : theirs, two.network.now);
-  two.network.deliver();
-  EXPECT_EQ(other.silent(), state == State::kTimewait || (state == State::kDreqSent && by_client))
-      << "the other side is told, unless it was";
-  other.events.clear();
-  other.manager.abandon(by_client ? theirs : mine, two.network.now);
-  two.expect_nothing_left();
-  EXPECT_TRUE(leaver.silent());
-  EXPECT_TRUE(other.silent());
-}
-
-INSTANTIATE_TEST_SUITE_P(Connections, Abandoned,
-                         testing::Combine(testing::Values(State::kReqSent, State::kRepReceived,
-                                                          State::kEstablished, State::kDreqSent,
-                                                          State::kTimewait),
-                                          testing::Bool()));
 
 TEST(Connections, WhoStopsListeningRefusesWhatItHasNotSeen) {
   Two two;
