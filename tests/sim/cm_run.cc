@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/random.h"
 #include "cm/manager.h"
+#include "sim/cm_stage.h"
 #include "sim/trace.h"
 
 namespace verbena::sim {
@@ -28,53 +29,6 @@ constexpr std::uint64_t kDeafService = kService + 1;  ///< nobody listens there
 constexpr std::uint32_t kBacklog = 8;
 constexpr Duration kSurely = seconds(70);   ///< in which one of many tries has got through
 constexpr std::uint32_t kLittle = 100'000;  ///< of a million
-
-/// How far a side of an attempt is, as its program knows.
-enum class Stage : std::uint8_t {
-  kNone,     ///< it has not heard of it
-  kAsks,     ///< sent the REQ
-  kAsked,    ///< has the REQ
-  kReplied,  ///< has the REP
-  kAccepts,  ///< sent the REP
-  kUp,
-  kEnds,   ///< sent the DREQ
-  kEnded,  ///< has the DREQ
-  kOver,   ///< in timewait
-  kGone,
-  kLetGo,  ///< abandoned, or its process died: hears no more
-};
-
-std::string_view name_of(EventKind kind) {
-  constexpr std::array<std::string_view, cm::kEventKinds> kNames{
-      "requested",         "replied",       "established",  "rejected",
-      "unreachable",       "disconnecting", "disconnected", "timewait over",
-      "resolve requested", "resolved",      "unresolved"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
-
-/// Where an event leads a side; nothing when it must not come there.
-std::optional<Stage> after(Stage stage, EventKind kind) {
-  using enum Stage;
-  switch (kind) {
-    case EventKind::kRequested:
-      return stage == kNone || stage == kGone ? std::optional(kAsked) : std::nullopt;
-    case EventKind::kReplied: return stage == kAsks ? std::optional(kReplied) : std::nullopt;
-    case EventKind::kEstablished: return stage == kAccepts ? std::optional(kUp) : std::nullopt;
-    case EventKind::kUnreachable:
-      return stage == kAsks || stage == kAccepts ? std::optional(kGone) : std::nullopt;
-    case EventKind::kRejected:
-      if (stage == kAsks || stage == kAsked || stage == kReplied || stage == kAccepts) return kGone;
-      return stage == kUp || stage == kEnds ? std::optional(kOver) : std::nullopt;
-    case EventKind::kDisconnecting:
-      return stage == kReplied || stage == kAccepts || stage == kUp ? std::optional(kEnded)
-                                                                    : std::nullopt;
-    case EventKind::kDisconnected:
-      // Of its own accord when the peer's queue pair begins anew.
-      return stage == kEnds || stage == kUp ? std::optional(kOver) : std::nullopt;
-    case EventKind::kTimewaitOver: return stage == kOver ? std::optional(kGone) : std::nullopt;
-    default: return std::nullopt;
-  }
-}
 
 template <std::size_t kSize>
 void put(wire::PrivateData<kSize>& data, std::size_t attempt) {
