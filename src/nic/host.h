@@ -18,7 +18,9 @@
 
 namespace verbena::nic {
 
+class GeneralServices;
 class Nic;
+struct NicConfig;
 
 /// A counting semaphore that a program can also poll: what completion channels and asynchronous
 /// events are made of. Threads: all calls are safe from any thread.
@@ -87,6 +89,12 @@ class Host {
   /// The NIC has something to do earlier than it said (a doorbell with nobody driving, a timer
   /// moved forward). Cheap when the runner is awake already.
   virtual void wake(Nic& nic) = 0;
+
+  /// This process's part of queue pair 1 at the address of `config`, driven until it is destroyed,
+  /// which nobody does who holds a lock that `notify` takes: see GeneralServices. As attach(), and
+  /// operation_not_supported where there is none.
+  [[nodiscard]] virtual Result<std::unique_ptr<GeneralServices>> open_general_services(
+      const NicConfig& config, std::function<void()> notify);
 
   /// What is known of peers beside their packets; null when nothing is. Lives as long as the host.
   [[nodiscard]] virtual engine::PeerWatch* peers() { return nullptr; }

@@ -15,27 +15,12 @@
 #include "base/result.h"
 #include "base/sys.h"
 #include "base/time.h"
+#include "nic/driven.h"
 #include "nic/fabric.h"
 #include "nic/flood_limit.h"
 #include "nic/fork_ledger.h"
-#include "nic/progress.h"
 
 namespace verbena::nic {
-
-/// What the runner drives: a NIC, by its functions of the same names.
-class Driven {
- public:
-  Driven() = default;
-  Driven(const Driven&) = delete;
-  Driven& operator=(const Driven&) = delete;
-  virtual ~Driven() = default;
-  virtual Progress progress(Time now, std::uint32_t budget) = 0;
-  [[nodiscard]] virtual std::optional<Time> next_timeout() const = 0;
-  [[nodiscard]] virtual std::span<const int> descriptors() const = 0;
-  [[nodiscard]] virtual bool polled(Time now) const = 0;
-  [[nodiscard]] virtual bool polled_lately(Time now) const = 0;
-  virtual void raise_fatal() = 0;
-};
 
 /// The process's one background thread, "verbena-runner": it drives NICs while no application
 /// thread does, because one-sided operations and acknowledgements must go on, and answers those who

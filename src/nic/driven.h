@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/time.h"
+#include "nic/progress.h"
+
+namespace verbena::nic {
+
+/// What a host's runner drives: a NIC, or its part of queue pair 1.
+class Driven {
+ public:
+  Driven() = default;
+  Driven(const Driven&) = delete;
+  Driven& operator=(const Driven&) = delete;
+  virtual ~Driven() = default;
+  /// Receives, times out, sends; at most `budget` datagrams.
+  virtual Progress progress(Time now, std::uint32_t budget) = 0;
+  /// When progress() should be called although nothing comes.
+  [[nodiscard]] virtual std::optional<Time> next_timeout() const = 0;
+  /// Whose readability asks for progress().
+  [[nodiscard]] virtual std::span<const int> descriptors() const = 0;
+  /// An application thread does the runner's work.
+  [[nodiscard]] virtual bool polled(Time now) const = 0;
+  /// Some thread polled within the last millisecond.
+  [[nodiscard]] virtual bool polled_lately(Time now) const = 0;
+  /// It cannot work any more.
+  virtual void raise_fatal() = 0;
+};
+
+}  // namespace verbena::nic
