@@ -222,8 +222,7 @@ Result<Fabric::Slot> Fabric::take_slot() {
         .box = std::move(box)};
   }
   return fail(std::errc::no_buffer_space,
-              fmt::format("all {} places at {} are taken", kSlots - 1,
-                          wire::to_string(address_)));
+              fmt::format("all {} places at {} are taken", kSlots - 1, wire::to_string(address_)));
 }
 
 /// With the slots' mutex held. Nothing when the slot cannot be had.
@@ -265,8 +264,8 @@ void Fabric::give_back(std::size_t slot) {
 // --- Queue pair 1
 
 Result<std::unique_ptr<StrayBox>> Fabric::share_general(std::uint8_t slot) {
-  auto box = VERBENA_TRY(StrayBox::open(address_, StrayBox::Kind::kGeneral, slot, directory_,
-                                        surroundings_.ledger));
+  auto box = VERBENA_TRY(
+      StrayBox::open(address_, StrayBox::Kind::kGeneral, slot, directory_, surroundings_.ledger));
   const std::scoped_lock lock(pools_mutex_);
   held_[kGeneralSlot] = true;
   for (const auto& pool : pools_)
@@ -278,10 +277,10 @@ Result<void> Fabric::with_ports(const std::function<void(std::span<cm::PortEntry
   const std::scoped_lock lock(ports_mutex_);
   for (int i = 0; !directory_.lock_ports(); ++i) {
     if (i == kPortsAttempts)
-      return fail(std::errc::timed_out,
-                  fmt::format("a process has had the ports at {} for {} s: is it stopped?",
-                              wire::to_string(address_),
-                              kPortsAttempts * kPause.tv_nsec / 1'000'000'000));
+      return fail(
+          std::errc::timed_out,
+          fmt::format("a process has had the ports at {} for {} s: is it stopped?",
+                      wire::to_string(address_), kPortsAttempts * kPause.tv_nsec / 1'000'000'000));
     pause();
   }
   work(directory_.ports());

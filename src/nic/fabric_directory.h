@@ -24,8 +24,8 @@ namespace verbena::nic {
 ///
 /// In the memory stand the port's state, what each slot's owners have counted, and the ports of
 /// rdma_cm, which live as long as one process is at the address. Any of them may write anything
-/// there: counters are taken for numbers, ports for what they say, no more, and a state that was not
-/// written by set_port() is none.
+/// there: counters are taken for numbers, ports for what they say, no more, and a state that was
+/// not written by set_port() is none.
 ///
 /// Closing *any* descriptor of the file drops all the process's locks on it, so a process opens a
 /// directory once.

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/general_link.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <span>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "wire/cm_message.h"
 #include "wire/cm_service.h"
@@ -39,12 +42,27 @@ struct NamedBy {
 }  // namespace
 
 GeneralLink::GeneralLink(std::unique_ptr<link::Link> inner, std::unique_ptr<StrayBox> box,
-                         ServicePorts& ports)
+                         ServicePorts& ports, LedgerFd epoll)
     : inner_(std::move(inner)),
       box_(std::move(box)),
       ports_(ports),
-      descriptors_(inner_->descriptors().begin(), inner_->descriptors().end()) {
-  descriptors_.push_back(box_->descriptor());
+      epoll_(std::move(epoll)),
+      descriptor_(epoll_.get()) {}
+
+Result<std::unique_ptr<GeneralLink>> GeneralLink::create(std::unique_ptr<link::Link> inner,
+                                                         std::unique_ptr<StrayBox> box,
+                                                         ServicePorts& ports, ForkLedger& ledger) {
+  std::vector<int> watched(inner->descriptors().begin(), inner->descriptors().end());
+  watched.push_back(box->descriptor());
+  sys::OwnedFd epoll = sys::move_high(sys::OwnedFd(sys::epoll_create()));
+  const bool watches = std::ranges::all_of(watched, [&](int fd) {
+    epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+    return sys::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  });
+  if (!watches)
+    return fail(static_cast<std::errc>(errno), "queue pair 1's sockets cannot be watched");
+  return std::unique_ptr<GeneralLink>(
+      new GeneralLink(std::move(inner), std::move(box), ports, LedgerFd(ledger, std::move(epoll))));
 }
 
 std::size_t GeneralLink::receive(std::span<wire::Segment> segments, Time now) {

@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <vector>
 
+#include "base/result.h"
 #include "link/link.h"
+#include "nic/fork_ledger.h"
 #include "nic/service_ports.h"
 #include "nic/stray_box.h"
 
@@ -25,9 +26,10 @@ static_assert(1U << kSlotBitsOfId == kSlots);
 /// request for a service, the listener's.
 class GeneralLink final : public link::Link {
  public:
-  /// `ports` outlives the link.
-  GeneralLink(std::unique_ptr<link::Link> inner, std::unique_ptr<StrayBox> box,
-              ServicePorts& ports);
+  /// `ports` and the ledger outlive the link.
+  [[nodiscard]] static Result<std::unique_ptr<GeneralLink>> create(
+      std::unique_ptr<link::Link> inner, std::unique_ptr<StrayBox> box, ServicePorts& ports,
+      ForkLedger& ledger);
 
   std::size_t send(std::span<const wire::Train> trains, Time now) override {
     return inner_->send(trains, now);
@@ -40,19 +42,23 @@ class GeneralLink final : public link::Link {
     return inner_->source_port();
   }
   void report_ip_headers() override { inner_->report_ip_headers(); }
-  [[nodiscard]] std::span<const int> descriptors() const override { return descriptors_; }
+  /// One of its own, so that a process may have several links to the same sockets.
+  [[nodiscard]] std::span<const int> descriptors() const override { return {&descriptor_, 1}; }
   void refresh() override { inner_->refresh(); }
   void use_single_packets(const wire::Address& destination) override {
     inner_->use_single_packets(destination);
   }
 
  private:
+  GeneralLink(std::unique_ptr<link::Link> inner, std::unique_ptr<StrayBox> box, ServicePorts& ports,
+              LedgerFd epoll);
   [[nodiscard]] std::optional<std::uint8_t> whose(const wire::Segment& segment);
 
   std::unique_ptr<link::Link> inner_;
   std::unique_ptr<StrayBox> box_;
   ServicePorts& ports_;
-  std::vector<int> descriptors_;
+  LedgerFd epoll_;  ///< of the sockets and the box
+  int descriptor_;
 };
 
 }  // namespace verbena::nic

@@ -17,7 +17,9 @@ constexpr std::uint16_t kPkeyNumber = 0x7FFF;
 constexpr int kSendTries = 16;
 
 cm::Config manager_config(const NicConfig& config, std::uint8_t slot) {
-  return {.id_prefix = slot, .id_prefix_bits = kSlotBitsOfId, .ca_guid = config.guid};
+  return {.id_prefix = std::uint32_t{slot} << (32 - kSlotBitsOfId),
+          .id_prefix_bits = kSlotBitsOfId,
+          .ca_guid = config.guid};
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ class GeneralServices final : public Driven {
  public:
   /// A place among the processes at an address.
   struct Place {
-    std::uint8_t slot = 0;               ///< IDs begin with it
+    std::uint8_t slot = 0;  ///< IDs begin with it
     std::unique_ptr<ServicePorts> ports{};
     std::unique_ptr<link::Link> link{};  ///< brings the datagrams that are for this process
     std::shared_ptr<engine::Counters> counters = std::make_shared<engine::Counters>();
@@ -73,7 +73,8 @@ class GeneralServices final : public Driven {
   [[nodiscard]] PortState port() const;
   /// The host cannot drive it any more.
   [[nodiscard]] bool is_fatal() const { return fatal_.load(); }
-  /// For the host: what became of the port, of which whoever is notified learns. While it is down nothing is sent or received.
+  /// For the host: what became of the port, of which whoever is notified learns. While it is down
+  /// nothing is sent or received.
   void set_port(const PortState& state);
 
   // Driven.

@@ -228,8 +228,7 @@ Result<void> LiveHost::Impl::check(const wire::Address& address) const {
 }
 
 std::unique_ptr<link::Link> LiveHost::Impl::dressed(std::unique_ptr<link::Link> link,
-                                                    std::uint8_t slot,
-                                                    engine::Counters& counters) {
+                                                    std::uint8_t slot, engine::Counters& counters) {
   if (faults) {
     link::FaultPlan plan = *faults;
     plan.seed += slot;
@@ -277,16 +276,16 @@ Result<std::unique_ptr<GeneralServices>> LiveHost::open_general_services(
   Fabric& fabric = *joined.fabric;
   GeneralServices::Place place{
       .slot = joined.slot.number,
-      .ports = std::make_unique<FabricPorts>(
-          std::shared_ptr<Fabric>(joined.slot.lease, &fabric), joined.slot.number, random()),
+      .ports = std::make_unique<FabricPorts>(std::shared_ptr<Fabric>(joined.slot.lease, &fabric),
+                                             joined.slot.number, random()),
       .counters = std::shared_ptr<engine::Counters>(joined.slot.lease, joined.slot.counters),
       .port = fabric.port()};
   auto box = VERBENA_TRY(fabric.share_general(place.slot));
   auto sockets = VERBENA_TRY(link::AddressSwitch::create(
       [&fabric] { return fabric.routes(kGeneralSlot); }, joined.slot.lease));
-  place.link = impl_->dressed(
-      std::make_unique<GeneralLink>(std::move(sockets), std::move(box), *place.ports), place.slot,
-      *place.counters);
+  auto link = VERBENA_TRY(
+      GeneralLink::create(std::move(sockets), std::move(box), *place.ports, impl_->ledger));
+  place.link = impl_->dressed(std::move(link), place.slot, *place.counters);
 
   auto services = std::make_unique<GeneralServices>(
       config, std::move(place), random(),

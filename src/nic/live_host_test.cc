@@ -45,7 +45,7 @@ TEST(LiveHost, AttachmentsReachEachOtherByTheirSlots) {
     std::vector<Attachment> attachments;
     for (int i = 0; i < 3; ++i) attachments.push_back(host->attach(at).value());
     for (std::size_t to = 0; to < 3; ++to) {
-      EXPECT_EQ(attachments[to].slot, to);
+      EXPECT_EQ(attachments[to].slot, to + 1);
       for (const std::size_t from : {std::size_t{0}, std::size_t{1}, std::size_t{2}})
         send_to_slot(*host, *attachments[from].link, at, attachments[to].slot);
       for (std::size_t i = 0; i < 3; ++i)

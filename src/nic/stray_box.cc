@@ -20,8 +20,7 @@ constexpr std::size_t kMostBytes = 65536;     // a kernel delivers no more as on
 constexpr int kMessagesAtOnce = 16;
 
 std::string name_of(const wire::Address& address, StrayBox::Kind kind, std::size_t slot) {
-  return slot_name(address, slot) +
-         (kind == StrayBox::Kind::kQueuePairs ? "/strays" : "/general");
+  return slot_name(address, slot) + (kind == StrayBox::Kind::kQueuePairs ? "/strays" : "/general");
 }
 
 sys::OwnedFd datagram_socket() {

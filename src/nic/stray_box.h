@@ -25,9 +25,10 @@ namespace verbena::nic {
 [[nodiscard]] std::optional<std::uint8_t> slot_of(ConstBytes datagram);
 
 /// Where the other processes at an address put datagrams that the kernel gave them although they
-/// are for this slot, or for its part of queue pair 1: an abstract Unix datagram socket, named like the slot's. Only what processes
-/// of this user put there is taken; it is as hostile as what the wire brings. The kernel bounds the
-/// queue, nobody waits for room in it, and a process that is stopped or gone holds up nobody.
+/// are for this slot, or for its part of queue pair 1: an abstract Unix datagram socket, named like
+/// the slot's. Only what processes of this user put there is taken; it is as hostile as what the
+/// wire brings. The kernel bounds the queue, nobody waits for room in it, and a process that is
+/// stopped or gone holds up nobody.
 ///
 /// A count of each slot in the address's directory says that something was put there, so that a
 /// polling thread does not ask the kernel for nothing.

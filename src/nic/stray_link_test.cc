@@ -50,7 +50,8 @@ class StrayLinkTest : public ::testing::Test {
   struct End {
     End(const wire::Address& at, std::uint8_t slot, FabricDirectory& directory,
         ForkLedger& ledger) {
-      auto opened = StrayBox::open(at, StrayBox::Kind::kQueuePairs, slot, directory, ledger).value();
+      auto opened =
+          StrayBox::open(at, StrayBox::Kind::kQueuePairs, slot, directory, ledger).value();
       auto deliveries = std::make_unique<Deliveries>();
       box = opened.get();
       inner = deliveries.get();
