@@ -10,6 +10,7 @@
 #include "compat/fault_signals.h"
 #include "compat/file_tree.h"
 #include "compat/open_contexts.h"
+#include "compat/rdma_cm/agent.h"
 
 namespace verbena::compat {
 
@@ -20,6 +21,7 @@ std::atomic<std::uint32_t> process_generation{0};
 namespace {
 
 void before_fork() {
+  rdma_cm::agent().lock();
   lock_file_tree();
   lock_table();
   lock_contexts();
@@ -29,6 +31,7 @@ void after_fork_in_parent() {
   unlock_contexts();
   unlock_table();
   unlock_file_tree();
+  rdma_cm::agent().unlock();
 }
 
 void after_fork_in_child() {
@@ -38,6 +41,7 @@ void after_fork_in_child() {
   unlock_contexts();
   unlock_table();
   unlock_file_tree();
+  rdma_cm::agent().unlock_in_child();
 }
 
 }  // namespace

@@ -28,17 +28,50 @@ void look_at_addresses(Agent& agent, Port& port) {
   for (Id* const id : agent.ids.select(lost)) tell(*id, telling({.what = Happened::kAddressChange}));
 }
 
+/// The device is broken: whose were bound to it are told, and are good for nothing but their end.
+/// Who has not heard of an id hears nothing of its end.
+void look_for_removal(Agent& agent, Port& port) {
+  if (port.removed || !port.services->is_fatal()) return;
+  port.removed = true;
+  const auto unseen = [&](const Id& id) { return id.port == &port && !id.seen; };
+  for (Id* const id : agent.ids.select(unseen)) destroy_id(agent, *id);
+  for (Id* const id : agent.ids.select([&](const Id& one) { return one.port == &port; })) {
+    tell(*id, telling({.what = Happened::kDeviceRemoval}));
+    forget_connection(*id);
+    id->state = IdState::kDeviceRemoval;
+  }
+}
+
 }  // namespace
+
+void Agent::unlock() {
+  do {
+    if (notified_.exchange(false)) take_events(*this);
+    mutex_.unlock();
+  } while (notified_.load() && mutex_.try_lock());
+}
+
+void Agent::notify() {
+  notified_.store(true);
+  if (mutex_.try_lock()) unlock();
+}
 
 Agent& agent() {
   static auto* const leaked = new Agent;
   return *leaked;
 }
 
-Result<Id*> find_id(const Agent& agent, const File& file, std::uint32_t number) {
+Result<Id*> find_any_id(const Agent& agent, const File& file, std::uint32_t number) {
   Id* const id = agent.ids.find(number);
   if (id == nullptr) return fail(std::errc::no_such_file_or_directory, "there is no such id");
   if (id->file != &file) return fail(std::errc::invalid_argument, "the id is another channel's");
+  return id;
+}
+
+Result<Id*> find_id(const Agent& agent, const File& file, std::uint32_t number) {
+  Id* const id = VERBENA_TRY(find_any_id(agent, file, number));
+  if (id->state == IdState::kDeviceRemoval)
+    return fail(std::errc::io_error, "the id's device is gone");
   return id;
 }
 
@@ -76,6 +109,7 @@ std::uint32_t destroy_id(Agent& agent, Id& id) {
 
 void take_events(Agent& agent) {
   for (const auto& port : agent.ports) {
+    look_for_removal(agent, *port);
     look_at_addresses(agent, *port);
     while (const auto event = port->services->next_event()) take_event(agent, *port, *event);
   }
@@ -98,7 +132,7 @@ void close_services() {
   std::vector<std::unique_ptr<Port>> closing;
   Agent& the_agent = agent();
   {
-    const std::scoped_lock lock(the_agent.mutex);
+    const std::scoped_lock lock(the_agent);
     VERBENA_CHECK(the_agent.files.empty());
     closing = std::exchange(the_agent.ports, {});
   }

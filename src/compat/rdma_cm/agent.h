@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,29 +26,45 @@ struct Port {
   std::map<cm::ListenerId, Id*> listeners{};
   std::map<cm::ConnectionId, Id*> connections{};
   nic::GidTable gids{};  ///< as they were when last looked at
+  bool removed = false;  ///< the device is broken, and ids were told
 };
 
 /// The connection manager's agent: what `ucma.c` and `cma.c` are in the kernel. It knows who has
 /// which id, asks the managers of the devices, and queues what they tell.
 ///
-/// Threads: everything is under `mutex`, which is taken before a GeneralServices' own lock and
-/// before the device table's. The program is never called with it.
-struct Agent {
-  std::mutex mutex;
+/// Threads: everything is under its lock, which is taken before a GeneralServices' own and the
+/// device table's. The program is never called with it. Who drives a device's services does not
+/// wait for it (who holds it may be asking the host for something), but leaves events to whoever
+/// holds it.
+class Agent {
+ public:
+  void lock() { mutex_.lock(); }
+  void unlock();
+  /// There are events somewhere. From any thread that does not hold a lock of a GeneralServices.
+  void notify();
+  /// In a forked child, whose only thread has the parent's lock.
+  void unlock_in_child() { mutex_.unlock(); }
+
   std::uint32_t generation = 0;  ///< of the process that all of it belongs to
   std::map<int, std::shared_ptr<File>> files{};
   Numbered<Id> ids{};
   Numbered<Multicast> multicasts{};
   std::vector<std::unique_ptr<Port>> ports{};
   Random random{0};
+
+ private:
+  std::mutex mutex_;
+  std::atomic<bool> notified_{false};
 };
 
 /// The process's, which is never destroyed.
 [[nodiscard]] Agent& agent();
 
-// agent.cc. With the lock held, but take_events_of().
+// With the lock held, but close_services().
 
 /// no_such_file_or_directory when there is no such id, invalid_argument when it is another file's.
+[[nodiscard]] Result<Id*> find_any_id(const Agent& agent, const File& file, std::uint32_t number);
+/// The same, whose device is there: else io_error.
 [[nodiscard]] Result<Id*> find_id(const Agent& agent, const File& file, std::uint32_t number);
 /// The same, bound to a device: else invalid_argument.
 [[nodiscard]] Result<Id*> find_bound_id(const Agent& agent, const File& file, std::uint32_t number);

@@ -69,7 +69,7 @@ Result<void> run_command(Agent& agent, const std::shared_ptr<File>& file, const 
   if (header.cmd == RDMA_USER_CM_CMD_GET_EVENT) return get_event(agent, file, request);
   const Handler handler = kHandlers.at(header.cmd);
   if (handler == nullptr) return fail(std::errc::function_not_supported);
-  const std::scoped_lock lock(agent.mutex);
+  const std::scoped_lock lock(agent);
   if (file->closed) return fail(std::errc::bad_file_descriptor);
   auto result = handler(agent, *file, request);
   take_events(agent);  // what our own asking brought about

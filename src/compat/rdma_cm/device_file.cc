@@ -46,7 +46,7 @@ void mark(int fd, bool ours) {
 }
 
 std::shared_ptr<File> find_file(Agent& agent, int fd) {
-  const std::scoped_lock lock(agent.mutex);
+  const std::scoped_lock lock(agent);
   rdma_cm::renew_after_fork(agent);
   const auto found = agent.files.find(fd);
   return found == agent.files.end() ? nullptr : found->second;
@@ -82,7 +82,7 @@ Result<int> open_rdma_cm(int flags) {
   const int fd = notifier->descriptor();
   if (!can_mark(fd)) return fail(std::errc::too_many_files_open);
   Agent& agent = rdma_cm::agent();
-  const std::scoped_lock lock(agent.mutex);
+  const std::scoped_lock lock(agent);
   rdma_cm::renew_after_fork(agent);
   agent.random = Random(all.front()->host->random());
   auto file = std::make_shared<File>(std::move(notifier), *all.front()->host, agent.generation);
@@ -119,7 +119,7 @@ ssize_t write_rdma_cm(int fd, const void* data, std::size_t size) {
 
 void close_rdma_cm(int fd) {
   Agent& agent = rdma_cm::agent();
-  const std::scoped_lock lock(agent.mutex);
+  const std::scoped_lock lock(agent);
   rdma_cm::renew_after_fork(agent);
   const auto found = agent.files.find(fd);
   if (found == agent.files.end()) return;

@@ -80,7 +80,7 @@ Result<void> get_event(Agent& agent, const std::shared_ptr<File>& file, const Re
   const auto command = VERBENA_TRY(request.read_with_room<rdma_ucm_get_event>(kSmallestEvent));
   Result<void> result;
   const auto ready = [&] {
-    const std::scoped_lock lock(agent.mutex);
+    const std::scoped_lock lock(agent);
     if (file->closed) {
       result = fail(std::errc::bad_file_descriptor);
       return true;

@@ -44,7 +44,7 @@ Result<void> create(Agent& agent, File& file, const Request& request) {
 Result<void> destroy(Agent& agent, File& file, const Request& request) {
   const auto command =
       VERBENA_TRY(request.read_with_room<rdma_ucm_destroy_id>(sizeof(rdma_ucm_destroy_id_resp)));
-  Id& id = *VERBENA_TRY(find_id(agent, file, command.id));
+  Id& id = *VERBENA_TRY(find_any_id(agent, file, command.id));
   const rdma_ucm_destroy_id_resp response{.events_reported = destroy_id(agent, id)};
   return request.answer(command.response, response);
 }

@@ -17,17 +17,10 @@ namespace {
 constexpr std::uint16_t kRoutedPort = 4791;
 
 Port* find_port(const Agent& agent, const Device& device) {
-  const auto found =
-      std::ranges::find_if(agent.ports, [&](const auto& port) { return port->device == &device; });
+  const auto found = std::ranges::find_if(agent.ports, [&](const auto& port) {
+    return port->device == &device && !port->removed;
+  });
   return found == agent.ports.end() ? nullptr : found->get();
-}
-
-/// Somebody drives the device's services, and there are events.
-void take_events_of(Agent& agent, const Port* port) {
-  const std::scoped_lock lock(agent.mutex);
-  // It is being closed when it is not there any more.
-  if (std::ranges::any_of(agent.ports, [&](const auto& one) { return one.get() == port; }))
-    take_events(agent);
 }
 
 /// The address that the kernel would send from, or what it says against it. `source` may be any.
@@ -98,8 +91,8 @@ Result<Port*> open_port(Agent& agent, Device& device) {
   auto made = std::make_unique<Port>();
   Port* const port = made.get();
   port->device = &device;
-  port->services = VERBENA_TRY(device.host->open_general_services(
-      device.config, [&agent, port] { take_events_of(agent, port); }));
+  port->services = VERBENA_TRY(
+      device.host->open_general_services(device.config, [&agent] { agent.notify(); }));
   port->gids = port->services->port().gids;
   agent.ports.push_back(std::move(made));
   return port;

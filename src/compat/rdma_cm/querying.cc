@@ -83,7 +83,8 @@ Result<void> query_paths(const Id& id, const Request& request, std::uint64_t to)
   std::memcpy(response.data(), &head, sizeof head);
   if (!id.route || request.room < sizeof response)
     return copy_out(to, response.data(), sizeof head);
-  ib_path_rec_data path{.flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL};
+  ib_path_rec_data path{};
+  path.flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
   const PackedRecord record = pack(*id.route);
   std::memcpy(path.path_rec, record.data(), record.size());
   std::memcpy(response.data() + sizeof head, &path, sizeof path);
