@@ -26,6 +26,8 @@ constexpr int kLeaveAttempts = 150;
 constexpr std::chrono::milliseconds kFirstPatience{50};
 constexpr std::chrono::milliseconds kLastPatience{800};
 constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 2'000'000};
+/// How often, a pause apart, the ports are tried that another process has.
+constexpr int kPortsAttempts = 1000;
 
 void pause() { sys::ppoll(nullptr, 0, &kPause); }
 
@@ -208,7 +210,7 @@ Result<Fabric::Slot> Fabric::take_slot() {
   const std::size_t first = directory_.next_slot();
   for (std::size_t i = 0; i < kSlots; ++i) {
     const std::size_t slot = (first + i) % kSlots;
-    if (held_[slot]) continue;
+    if (slot == kGeneralSlot || held_[slot]) continue;
     auto box = try_take(slot);
     if (!box) continue;
     directory_.set_next_slot(slot + 1);
@@ -220,7 +222,7 @@ Result<Fabric::Slot> Fabric::take_slot() {
         .box = std::move(box)};
   }
   return fail(std::errc::no_buffer_space,
-              fmt::format("all {} places at {} are taken", kSlots, wire::to_string(address_)));
+              fmt::format("all {} places at {} are taken", kSlots - 1, wire::to_string(address_)));
 }
 
 /// With the slots' mutex held. Nothing when the slot cannot be had.
@@ -228,8 +230,8 @@ std::unique_ptr<StrayBox> Fabric::try_take(std::size_t slot) {
   if (!directory_.lock(slot)) return nullptr;
   // The names may outlive their process in a forked child that does not know of us: leave the slot.
   auto listener = listen_at(slot_name(address_, slot));
-  auto box =
-      StrayBox::open(address_, static_cast<std::uint8_t>(slot), directory_, surroundings_.ledger);
+  auto box = StrayBox::open(address_, StrayBox::Kind::kQueuePairs, static_cast<std::uint8_t>(slot),
+                            directory_, surroundings_.ledger);
   if (!listener || !box || !reception_->open(slot, std::move(*listener))) {
     directory_.unlock(slot);
     return nullptr;
@@ -257,6 +259,43 @@ void Fabric::give_back(std::size_t slot) {
     for (const auto& pool : pools_) link::set_receive_buffer(pool->sockets[slot].get(), 0);
   }
   directory_.unlock(slot);
+}
+
+// --- Queue pair 1
+
+Result<std::unique_ptr<StrayBox>> Fabric::share_general(std::uint8_t slot) {
+  auto box = VERBENA_TRY(
+      StrayBox::open(address_, StrayBox::Kind::kGeneral, slot, directory_, surroundings_.ledger));
+  const std::scoped_lock lock(pools_mutex_);
+  held_[kGeneralSlot] = true;
+  for (const auto& pool : pools_)
+    link::set_receive_buffer(pool->sockets[kGeneralSlot].get(), kReceiveBuffer);
+  return box;
+}
+
+Result<void> Fabric::with_ports(const std::function<void(std::span<cm::PortEntry>)>& work) {
+  const std::scoped_lock lock(ports_mutex_);
+  for (int i = 0; !directory_.lock_ports(); ++i) {
+    if (i == kPortsAttempts)
+      return fail(
+          std::errc::timed_out,
+          fmt::format("a process has had the ports at {} for {} s: is it stopped?",
+                      wire::to_string(address_), kPortsAttempts * kPause.tv_nsec / 1'000'000'000));
+    pause();
+  }
+  work(directory_.ports());
+  directory_.unlock_ports();
+  return {};
+}
+
+bool Fabric::is_there(Tenant tenant) const {
+  const std::size_t slot = slot_of(tenant);
+  if (tenant != tenant_of(slot)) return false;
+  {
+    const std::scoped_lock lock(pools_mutex_);
+    if (held_[slot]) return true;
+  }
+  return directory_.holder(slot).has_value();
 }
 
 // --- The port

@@ -56,7 +56,7 @@ class Tenants {
 /// on in the others, and its slots are taken again. The last one takes the pools with it.
 ///
 /// Threads: all calls from any thread. A process joins an address once (`FabricDirectory`). Lock
-/// order: slots, reception, pools; the watcher's own lock comes before the last two.
+/// order: slots, ports, reception, pools; the watcher's own lock comes before the last two.
 class Fabric final : public std::enable_shared_from_this<Fabric>, private Receptionist {
  public:
   struct Token {
@@ -93,6 +93,19 @@ class Fabric final : public std::enable_shared_from_this<Fabric>, private Recept
   /// Takes a free slot, whose sockets are then empty and read by nobody else; no_buffer_space when
   /// there is none.
   [[nodiscard]] Result<Slot> take_slot();
+  /// From now on this process reads the sockets of kGeneralSlot as well, beside others that do.
+  /// Opens a slot's box for what they read that is for it; the fabric outlives the box.
+  [[nodiscard]] Result<std::unique_ptr<StrayBox>> share_general(std::uint8_t slot);
+  /// Lets `work` have the ports of rdma_cm, and nobody else meanwhile. timed_out when another
+  /// process has them and does not go on.
+  [[nodiscard]] Result<void> with_ports(const std::function<void(std::span<cm::PortEntry>)>& work);
+  /// A slot with how often it was taken: what no later owner of the slot is.
+  using Tenant = std::uint32_t;
+  [[nodiscard]] Tenant tenant_of(std::size_t slot) const {
+    return static_cast<Tenant>(directory_.times_taken(slot) * kSlots + slot);
+  }
+  [[nodiscard]] static std::size_t slot_of(Tenant tenant) { return tenant % kSlots; }
+  [[nodiscard]] bool is_there(Tenant tenant) const;
 
   [[nodiscard]] const wire::Address& address() const { return address_; }
   /// The port as this process has it: a GID whose sockets it lacks is not in the table.
@@ -138,6 +151,7 @@ class Fabric final : public std::enable_shared_from_this<Fabric>, private Recept
   PortState state_;                           ///< when it was looked at
 
   std::mutex slots_mutex_;  ///< one at a time takes a slot or gives one back
+  std::mutex ports_mutex_;  ///< before the lock that processes have, which holds up no thread
 };
 
 /// Whether a process of this user may come to the address: it is free, or ours already. Changes

@@ -15,8 +15,13 @@ namespace {
 
 constexpr std::uint64_t kMagic = 0x56455242464142ULL;  // "VERBFAB"
 constexpr std::size_t kPage = 4096;
-/// A page for all, and one for each slot: two processes never count in one cache line.
-constexpr off_t kSize = kPage * (1 + kSlots);
+/// A page for all, and one for each slot: two processes never count in one cache line. Then the
+/// ports.
+constexpr std::size_t kPortsAt = kPage * (1 + kSlots);
+constexpr std::size_t kPorts = 16384;
+constexpr off_t kSize = kPortsAt + (kPorts * sizeof(cm::PortEntry) + kPage - 1) / kPage * kPage;
+/// The byte whose lock is that of the ports: behind those of the slots.
+constexpr std::size_t kPortsLock = kSlots;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 std::string memory_name(const wire::Address& address) {
@@ -83,20 +88,28 @@ FabricDirectory::~FabricDirectory() {
   if (page_ != nullptr) ::munmap(page_, kSize);
 }
 
-bool FabricDirectory::lock(std::size_t slot) {
-  struct flock lock = byte_lock(F_WRLCK, slot);
+bool FabricDirectory::set_lock(short type, std::size_t byte) {
+  struct flock lock = byte_lock(type, byte);
   return sys::fcntl(fd_.get(), F_SETLK, &lock) == 0;
 }
 
-void FabricDirectory::unlock(std::size_t slot) {
-  struct flock lock = byte_lock(F_UNLCK, slot);
-  sys::fcntl(fd_.get(), F_SETLK, &lock);
-}
+bool FabricDirectory::lock(std::size_t slot) { return set_lock(F_WRLCK, slot); }
+
+void FabricDirectory::unlock(std::size_t slot) { static_cast<void>(set_lock(F_UNLCK, slot)); }
 
 std::optional<pid_t> FabricDirectory::holder(std::size_t slot) const {
   struct flock lock = byte_lock(F_WRLCK, slot);
   if (sys::fcntl(fd_.get(), F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return std::nullopt;
   return lock.l_pid;
+}
+
+bool FabricDirectory::lock_ports() { return set_lock(F_WRLCK, kPortsLock); }
+
+void FabricDirectory::unlock_ports() { static_cast<void>(set_lock(F_UNLCK, kPortsLock)); }
+
+std::span<cm::PortEntry> FabricDirectory::ports() {
+  auto* const first = reinterpret_cast<std::byte*>(page_) + kPortsAt;
+  return {reinterpret_cast<cm::PortEntry*>(first), kPorts};
 }
 
 std::size_t FabricDirectory::next_slot() const {
@@ -170,6 +183,11 @@ std::array<int, kSlots> FabricDirectory::noted_sockets(std::size_t slot) const {
 void FabricDirectory::begin_count(std::size_t slot) {
   SlotPage& page = slot_page(slot);
   page.before = page.counters;
+  page.times_taken.fetch_add(1);
+}
+
+std::uint32_t FabricDirectory::times_taken(std::size_t slot) const {
+  return slot_page(slot).times_taken.load();
 }
 
 engine::Counters FabricDirectory::counted(std::size_t slot) const {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "cm/ports.h"
 #include "engine/counters.h"
 #include "nic/fabric_pool.h"
 #include "nic/fork_ledger.h"
@@ -21,9 +22,10 @@ namespace verbena::nic {
 /// children, which keep descriptors and names alive, have no part in it. Who holds a lock is what
 /// the kernel says, not what stands in the memory.
 ///
-/// In the memory stand the port's state and what each slot's owners have counted, which lives as
-/// long as one process is at the address. Any of them may write anything there: counters are taken
-/// for numbers, no more, and a state that was not written by set_port() is none.
+/// In the memory stand the port's state, what each slot's owners have counted, and the ports of
+/// rdma_cm, which live as long as one process is at the address. Any of them may write anything
+/// there: counters are taken for numbers, ports for what they say, no more, and a state that was
+/// not written by set_port() is none.
 ///
 /// Closing *any* descriptor of the file drops all the process's locks on it, so a process opens a
 /// directory once.
@@ -61,10 +63,17 @@ class FabricDirectory {
   /// With the address's set-up lock held.
   void set_port(const PortState& state);
 
+  /// One process at a time has the ports; false when another has them.
+  [[nodiscard]] bool lock_ports();
+  void unlock_ports();
+  /// Who has which port of rdma_cm's, by slots; to be looked at with the lock.
+  [[nodiscard]] std::span<cm::PortEntry> ports();
+
   /// Where a slot's owner counts; grows on from owner to owner.
   [[nodiscard]] engine::Counters& counters(std::size_t slot);
   /// A new owner begins.
   void begin_count(std::size_t slot);
+  [[nodiscard]] std::uint32_t times_taken(std::size_t slot) const;
   /// Notes the numbers that the sockets of GID 0 have in the slot's owner.
   void note_sockets(std::size_t slot, std::span<const int, kSlots> sockets);
   /// What the slot's owner noted; anything may stand there.
@@ -94,9 +103,11 @@ class FabricDirectory {
     engine::Counters counters;
     engine::Counters before;  ///< its present owner
     std::array<std::atomic<int>, kSlots> sockets;
+    std::atomic<std::uint32_t> times_taken;
   };
 
   [[nodiscard]] SlotPage& slot_page(std::size_t slot) const;
+  [[nodiscard]] bool set_lock(short type, std::size_t byte);
 
   FabricDirectory(LedgerFd fd, Page* page) : fd_(std::move(fd)), page_(page) {}
   [[nodiscard]] static Result<FabricDirectory> map(ForkLedger& ledger, sys::OwnedFd fd);

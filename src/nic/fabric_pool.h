@@ -14,6 +14,8 @@ namespace verbena::nic {
 /// Slots at an address: a queue pair number's bits above link::kSlotShift.
 inline constexpr std::size_t kSlots = (1U << 24) >> link::kSlotShift;
 static_assert(kSlots == 64);
+/// That of queue pair 1, which belongs to all processes at an address: nobody takes it.
+inline constexpr std::size_t kGeneralSlot = 0;
 
 /// The sockets of an address, one a slot, in slot order.
 using SocketPool = std::vector<sys::OwnedFd>;

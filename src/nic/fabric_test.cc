@@ -124,7 +124,7 @@ class Obedience {
 
   /// Listens at a slot's name and answers with another version, or, for version 0, never.
   std::string pretend(const wire::Address& at, std::uint32_t version) {
-    listener_ = listen_at(slot_name(at, 0)).value();
+    listener_ = listen_at(slot_name(at, 1)).value();
     if (version == 0) return "listening";
     write_line(kChildReplies, "listening");
     pollfd poll{.fd = listener_.get(), .events = POLLIN, .revents = 0};
@@ -150,13 +150,13 @@ TEST(Fabric, ProcessesShareAnAddress) {
   Child a;
   Child b;
   Child c;
-  EXPECT_EQ(a.ask("attach 127.77.4.1"), "slot 0");
-  EXPECT_EQ(b.ask("attach 127.77.4.1"), "slot 1");
-  EXPECT_EQ(c.ask("attach 127.77.4.1"), "slot 2");
-  EXPECT_EQ(b.ask("attach 127.77.4.1"), "slot 3");
-  EXPECT_EQ(a.ask("send 127.77.4.1 1"), "sent");
+  EXPECT_EQ(a.ask("attach 127.77.4.1"), "slot 1");
+  EXPECT_EQ(b.ask("attach 127.77.4.1"), "slot 2");
+  EXPECT_EQ(c.ask("attach 127.77.4.1"), "slot 3");
+  EXPECT_EQ(b.ask("attach 127.77.4.1"), "slot 4");
+  EXPECT_EQ(a.ask("send 127.77.4.1 2"), "sent");
+  EXPECT_EQ(c.ask("send 127.77.4.1 2"), "sent");
   EXPECT_EQ(c.ask("send 127.77.4.1 1"), "sent");
-  EXPECT_EQ(c.ask("send 127.77.4.1 0"), "sent");
   EXPECT_EQ(b.ask("receive"), "got 2");
   EXPECT_EQ(a.ask("receive"), "got 1");
   EXPECT_EQ(c.ask("nothing"), "got 0");
@@ -166,19 +166,19 @@ TEST(Fabric, SteeringStaysRightWhenProcessesAreKilled) {
   Child a;
   auto b = std::make_unique<Child>();
   Child c;
-  EXPECT_EQ(a.ask("attach 127.77.4.2"), "slot 0");
-  EXPECT_EQ(b->ask("attach 127.77.4.2"), "slot 1");
-  EXPECT_EQ(c.ask("attach 127.77.4.2"), "slot 2");
+  EXPECT_EQ(a.ask("attach 127.77.4.2"), "slot 1");
+  EXPECT_EQ(b->ask("attach 127.77.4.2"), "slot 2");
+  EXPECT_EQ(c.ask("attach 127.77.4.2"), "slot 3");
   b->kill();
-  EXPECT_EQ(a.ask("send 127.77.4.2 2"), "sent");
-  EXPECT_EQ(a.ask("send 127.77.4.2 1"), "sent");  // to nobody
+  EXPECT_EQ(a.ask("send 127.77.4.2 3"), "sent");
+  EXPECT_EQ(a.ask("send 127.77.4.2 2"), "sent");  // to nobody
   EXPECT_EQ(c.ask("receive"), "got 1");
   a.kill();  // who made the pool
   Child d;
-  EXPECT_EQ(d.ask("attach 127.77.4.2"), "slot 3");
-  EXPECT_EQ(d.ask("send 127.77.4.2 2"), "sent");
+  EXPECT_EQ(d.ask("attach 127.77.4.2"), "slot 4");
+  EXPECT_EQ(d.ask("send 127.77.4.2 3"), "sent");
   EXPECT_EQ(c.ask("receive"), "got 1");
-  EXPECT_EQ(c.ask("send 127.77.4.2 3"), "sent");
+  EXPECT_EQ(c.ask("send 127.77.4.2 4"), "sent");
   EXPECT_EQ(d.ask("receive"), "got 1");
   EXPECT_EQ(d.ask("nothing"), "got 0");
 }
@@ -186,19 +186,19 @@ TEST(Fabric, SteeringStaysRightWhenProcessesAreKilled) {
 TEST(Fabric, AKilledProcessesSlotIsTakenAgainAndEmpty) {
   Child a;
   auto b = std::make_unique<Child>();
-  EXPECT_EQ(a.ask("attach 127.77.4.3"), "slot 0");
-  EXPECT_EQ(b->ask("attach 127.77.4.3"), "slot 1");
-  EXPECT_EQ(a.ask("send 127.77.4.3 1"), "sent");
+  EXPECT_EQ(a.ask("attach 127.77.4.3"), "slot 1");
+  EXPECT_EQ(b->ask("attach 127.77.4.3"), "slot 2");
+  EXPECT_EQ(a.ask("send 127.77.4.3 2"), "sent");
   b->kill();
-  for (std::size_t slot = 2; slot < kSlots; ++slot)
+  for (std::size_t slot = 3; slot < kSlots; ++slot)
     ASSERT_EQ(a.ask("attach 127.77.4.3"), "slot " + std::to_string(slot));
   Child c;
-  EXPECT_EQ(c.ask("attach 127.77.4.3"), "slot 1");
+  EXPECT_EQ(c.ask("attach 127.77.4.3"), "slot 2");
   EXPECT_EQ(c.ask("nothing"), "got 0");
-  EXPECT_EQ(a.ask("send 127.77.4.3 1"), "sent");
+  EXPECT_EQ(a.ask("send 127.77.4.3 2"), "sent");
   EXPECT_EQ(c.ask("receive"), "got 1");
   // Now all are taken, by two processes.
-  EXPECT_NE(c.ask("attach 127.77.4.3").find("all 64 places at 127.77.4.3 are taken"),
+  EXPECT_NE(c.ask("attach 127.77.4.3").find("all 63 places at 127.77.4.3 are taken"),
             std::string::npos);
 }
 
@@ -206,8 +206,8 @@ TEST(Fabric, TheLastOneTakesThePoolWithIt) {
   for (const bool killed : {false, true}) {
     Child a;
     Child b;
-    EXPECT_EQ(a.ask("attach 127.77.4.4"), "slot 0");
-    EXPECT_EQ(b.ask("attach 127.77.4.4"), "slot 1");
+    EXPECT_EQ(a.ask("attach 127.77.4.4"), "slot 1");
+    EXPECT_EQ(b.ask("attach 127.77.4.4"), "slot 2");
     EXPECT_FALSE(check_exclusive(address("127.77.4.4")));
     if (killed) {
       a.kill();
@@ -223,24 +223,24 @@ TEST(Fabric, TheLastOneTakesThePoolWithIt) {
 TEST(Fabric, AStoppedProcessIsPassedOver) {
   Child stopped;
   Child other;
-  EXPECT_EQ(stopped.ask("attach 127.77.4.5"), "slot 0");
-  EXPECT_EQ(other.ask("attach 127.77.4.5"), "slot 1");
+  EXPECT_EQ(stopped.ask("attach 127.77.4.5"), "slot 1");
+  EXPECT_EQ(other.ask("attach 127.77.4.5"), "slot 2");
   stopped.signal(SIGSTOP);
   Child third;
-  EXPECT_EQ(third.ask("attach 127.77.4.5"), "slot 2");
+  EXPECT_EQ(third.ask("attach 127.77.4.5"), "slot 3");
   stopped.signal(SIGCONT);
-  EXPECT_EQ(third.ask("send 127.77.4.5 0"), "sent");
+  EXPECT_EQ(third.ask("send 127.77.4.5 1"), "sent");
   EXPECT_EQ(stopped.ask("receive"), "got 1");
 }
 
 TEST(Fabric, AStoppedProcessAloneLetsOthersIn) {
   Child stopped;
-  EXPECT_EQ(stopped.ask("attach 127.77.4.6"), "slot 0");
+  EXPECT_EQ(stopped.ask("attach 127.77.4.6"), "slot 1");
   stopped.signal(SIGSTOP);
   Child other;
-  EXPECT_EQ(other.ask("attach 127.77.4.6"), "slot 1");
-  EXPECT_EQ(other.ask("send 127.77.4.6 0"), "sent");
+  EXPECT_EQ(other.ask("attach 127.77.4.6"), "slot 2");
   EXPECT_EQ(other.ask("send 127.77.4.6 1"), "sent");
+  EXPECT_EQ(other.ask("send 127.77.4.6 2"), "sent");
   EXPECT_EQ(other.ask("receive"), "got 1");
   stopped.signal(SIGCONT);
   EXPECT_EQ(stopped.ask("receive"), "got 1");
@@ -249,14 +249,14 @@ TEST(Fabric, AStoppedProcessAloneLetsOthersIn) {
 // Each who calls a stopped process in vain stays in its backlog, until nobody can call any more.
 TEST(Fabric, AStoppedProcessWithAFullBacklogLetsOthersIn) {
   Child stopped;
-  EXPECT_EQ(stopped.ask("attach 127.77.4.18"), "slot 0");
+  EXPECT_EQ(stopped.ask("attach 127.77.4.18"), "slot 1");
   stopped.signal(SIGSTOP);
-  const std::string name = slot_name(address("127.77.4.18"), 0);
+  const std::string name = slot_name(address("127.77.4.18"), 1);
   int calls = 0;
   while (listener_of(name) != 0 && calls < 1000) ++calls;
   ASSERT_LT(calls, 1000);
   Child other;
-  EXPECT_EQ(other.ask("attach 127.77.4.18"), "slot 1");
+  EXPECT_EQ(other.ask("attach 127.77.4.18"), "slot 2");
 }
 
 TEST(Fabric, AProcessThatNeverAnswersAndHasNothingToTakeIsNamed) {
@@ -274,13 +274,13 @@ TEST(Fabric, AProcessThatNeverAnswersAndHasNothingToTakeIsNamed) {
 TEST(Fabric, AProcessThatIsSlowToAnswerIsWaitedFor) {
   Child slow;
   Child other;
-  EXPECT_EQ(slow.ask("attach 127.77.4.20"), "slot 0");
+  EXPECT_EQ(slow.ask("attach 127.77.4.20"), "slot 1");
   slow.signal(SIGSTOP);
   std::thread later([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     slow.signal(SIGCONT);
   });
-  EXPECT_EQ(other.ask("attach 127.77.4.20"), "slot 1");
+  EXPECT_EQ(other.ask("attach 127.77.4.20"), "slot 2");
   later.join();
 }
 
@@ -298,19 +298,19 @@ TEST(Fabric, ANameThatIsTakenCostsItsSlotOnly) {
   Child impostor;
   EXPECT_EQ(impostor.ask("impostor 127.77.4.8 0"), "listening");
   Child other;
-  EXPECT_EQ(other.ask("attach 127.77.4.8"), "slot 1");
+  EXPECT_EQ(other.ask("attach 127.77.4.8"), "slot 2");
 }
 
 TEST(Fabric, AnotherUserIsNamed) {
   if (sys::geteuid() != 0) GTEST_SKIP() << "only root can be two users";
   Child mine;
   Child theirs;
-  EXPECT_EQ(mine.ask("attach 127.77.4.9"), "slot 0");
+  EXPECT_EQ(mine.ask("attach 127.77.4.9"), "slot 1");
   ASSERT_EQ(theirs.ask("user 65534"), "changed");
   const std::string reply = theirs.ask("attach 127.77.4.9");
   EXPECT_NE(reply.find("in use"), std::string::npos) << reply;
   EXPECT_NE(reply.find("of user root"), std::string::npos) << reply;
-  EXPECT_EQ(theirs.ask("attach 127.77.4.10"), "slot 0");
+  EXPECT_EQ(theirs.ask("attach 127.77.4.10"), "slot 1");
 }
 
 TEST(Fabric, UsersOfAMachineHaveTheirOwnDefaultAddress) {
@@ -322,7 +322,7 @@ TEST(Fabric, UsersOfAMachineHaveTheirOwnDefaultAddress) {
   ASSERT_EQ(others.ask("user 65533"), "changed");
   const std::string ask = "default 127.77.4.13";
   EXPECT_EQ(theirs.ask(ask), "127.77.4.13");  // free
-  EXPECT_EQ(mine.ask("attach 127.77.4.13"), "slot 0");
+  EXPECT_EQ(mine.ask("attach 127.77.4.13"), "slot 1");
   EXPECT_EQ(mine.ask(ask), "127.77.4.13");
   EXPECT_EQ(theirs.ask(ask), "127.128.255.254");
   EXPECT_EQ(others.ask(ask), "127.128.255.253");
@@ -330,8 +330,8 @@ TEST(Fabric, UsersOfAMachineHaveTheirOwnDefaultAddress) {
 
 TEST(Fabric, AForkedChildKeepsNothing) {
   Child a;
-  EXPECT_EQ(a.ask("attach 127.77.4.11"), "slot 0");
   EXPECT_EQ(a.ask("attach 127.77.4.11"), "slot 1");
+  EXPECT_EQ(a.ask("attach 127.77.4.11"), "slot 2");
 #ifdef VERBENA_TEST_TSAN
   GTEST_SKIP() << "the thread sanitizer does not let a forked child start threads";
 #endif
@@ -340,9 +340,9 @@ TEST(Fabric, AForkedChildKeepsNothing) {
   ASSERT_TRUE(reply.starts_with("forked ")) << reply;
   a.wait();
   Child b;
-  EXPECT_EQ(b.ask("attach 127.77.4.11"), "slot 0");
-  EXPECT_EQ(a.ask("attach 127.77.4.11"), "slot 1");
-  EXPECT_EQ(b.ask("send 127.77.4.11 1"), "sent");
+  EXPECT_EQ(b.ask("attach 127.77.4.11"), "slot 1");
+  EXPECT_EQ(a.ask("attach 127.77.4.11"), "slot 2");
+  EXPECT_EQ(b.ask("send 127.77.4.11 2"), "sent");
   EXPECT_EQ(a.ask("receive"), "got 1");
   a.tell("exit");
 }

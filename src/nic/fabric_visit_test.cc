@@ -178,7 +178,7 @@ TEST(FabricVisit, CountersByProcessAndQueuePair) {
   const auto tenants = there.tenants();
   ASSERT_EQ(tenants.size(), 2U);
   EXPECT_EQ(tenants[0].pid, a.pid());
-  EXPECT_EQ(tenants[0].slots, (std::vector<std::size_t>{0, 1}));
+  EXPECT_EQ(tenants[0].slots, (std::vector<std::size_t>{1, 2}));
   EXPECT_EQ(tenants[1].pid, b.pid());
   EXPECT_EQ(tenants[0].counters.bytes_sent, 4096U);
   EXPECT_EQ(tenants[0].counters.bytes_received, 4096U);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -18,8 +19,11 @@
 #include "link/send_batch.h"
 #include "nic/eventfd_notifier.h"
 #include "nic/fabric.h"
+#include "nic/fabric_ports.h"
 #include "nic/fabric_visit.h"
 #include "nic/fork_ledger.h"
+#include "nic/general_link.h"
+#include "nic/general_services.h"
 #include "nic/nic.h"
 #include "nic/runner.h"
 #include "nic/segment_uplink.h"
@@ -73,6 +77,7 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
   /// so whoever has it does not call the runner or a fabric's slots.
   std::mutex nics_mutex;
   std::map<Nic*, std::unique_ptr<DrivenNic>> nics;
+  std::set<GeneralServices*> services;
 
   // Tenants.
   void port_changed(const Fabric& fabric) override;
@@ -87,7 +92,13 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
     const auto found = fabrics.find(address);
     return found == fabrics.end() ? nullptr : found->second.lock();
   }
+  /// Whether and why not a NIC may be at the address.
+  [[nodiscard]] Result<void> check(const wire::Address& address) const;
   [[nodiscard]] Result<Fabric::Joined> take_slot(const wire::Address& address);
+  /// Puts upon the link of a slot what the options want upon each.
+  [[nodiscard]] std::unique_ptr<link::Link> dressed(std::unique_ptr<link::Link> link,
+                                                    std::uint8_t slot, engine::Counters& counters);
+  void release(GeneralServices& gone);
   [[nodiscard]] Fabric::Slot guarded(Fabric::Slot slot);
   [[nodiscard]] Result<std::unique_ptr<link::Link>> open_roce_v1(const Fabric::Joined& joined);
   [[nodiscard]] bool gone(const wire::Address& address, std::uint32_t qp_number) override {
@@ -114,6 +125,9 @@ void LiveHost::Impl::port_changed(const Fabric& fabric) {
   const std::scoped_lock lock(nics_mutex);
   for (const auto& [nic, driven] : nics) {
     if (nic->config().address == fabric.address()) nic->set_port(fabric.port());
+  }
+  for (GeneralServices* const one : services) {
+    if (one->config().address == fabric.address()) one->set_port(fabric.port());
   }
 }
 
@@ -203,14 +217,32 @@ std::uint64_t LiveHost::random() {
   return value;
 }
 
-Result<Attachment> LiveHost::attach(const wire::Address& address) {
-  if (impl_->ledger.forked())
+Result<void> LiveHost::Impl::check(const wire::Address& address) const {
+  if (ledger.forked())
     return fail(std::errc::no_such_device, "the NIC belongs to the process that forked this one");
-  if (!impl_->is_open(address))
-    return fail(std::errc::permission_denied,
-                fmt::format("{} is not open for RoCE: only loopback addresses are, and those that "
-                            "the settings name",
-                            wire::to_string(address)));
+  if (is_open(address)) return {};
+  return fail(std::errc::permission_denied,
+              fmt::format("{} is not open for RoCE: only loopback addresses are, and those that "
+                          "the settings name",
+                          wire::to_string(address)));
+}
+
+std::unique_ptr<link::Link> LiveHost::Impl::dressed(std::unique_ptr<link::Link> link,
+                                                    std::uint8_t slot, engine::Counters& counters) {
+  if (faults) {
+    link::FaultPlan plan = *faults;
+    plan.seed += slot;
+    link = std::make_unique<link::FaultLink>(std::move(link), plan, &counters.fault_plan_drops);
+  }
+  if (capture) {
+    const Duration since_epoch = read_clock(CLOCK_REALTIME) - read_clock(CLOCK_MONOTONIC);
+    link = std::make_unique<link::CaptureLink>(std::move(link), capture, since_epoch);
+  }
+  return link;
+}
+
+Result<Attachment> LiveHost::attach(const wire::Address& address) {
+  VERBENA_TRY(impl_->check(address));
   Fabric::Joined joined = VERBENA_TRY(impl_->take_slot(address));
   Attachment attachment;
   attachment.slot = joined.slot.number;
@@ -230,18 +262,53 @@ Result<Attachment> LiveHost::attach(const wire::Address& address) {
     attachment.link =
         std::make_unique<StrayLink>(std::move(attachment.link), std::move(joined.slot.box));
   }
-  if (const auto& faults = impl_->faults; faults.has_value()) {
-    link::FaultPlan plan = *faults;
-    plan.seed += attachment.slot;
-    attachment.link = std::make_unique<link::FaultLink>(std::move(attachment.link), plan,
-                                                        &attachment.counters->fault_plan_drops);
-  }
-  if (impl_->capture) {
-    const Duration since_epoch = read_clock(CLOCK_REALTIME) - read_clock(CLOCK_MONOTONIC);
-    attachment.link = std::make_unique<link::CaptureLink>(std::move(attachment.link),
-                                                          impl_->capture, since_epoch);
-  }
+  attachment.link =
+      impl_->dressed(std::move(attachment.link), attachment.slot, *attachment.counters);
   return attachment;
+}
+
+Result<std::unique_ptr<GeneralServices>> LiveHost::open_general_services(
+    const NicConfig& config, std::function<void()> notify) {
+  VERBENA_TRY(impl_->check(config.address));
+  if (impl_->options.roce_v1)
+    return fail(std::errc::operation_not_supported, "connections are not set up over RoCEv1");
+  Fabric::Joined joined = VERBENA_TRY(impl_->take_slot(config.address));
+  Fabric& fabric = *joined.fabric;
+  GeneralServices::Place place{
+      .slot = joined.slot.number,
+      .ports = std::make_unique<FabricPorts>(std::shared_ptr<Fabric>(joined.slot.lease, &fabric),
+                                             joined.slot.number, random()),
+      .counters = std::shared_ptr<engine::Counters>(joined.slot.lease, joined.slot.counters),
+      .port = fabric.port()};
+  auto box = VERBENA_TRY(fabric.share_general(place.slot));
+  auto sockets = VERBENA_TRY(link::AddressSwitch::create(
+      [&fabric] { return fabric.routes(kGeneralSlot); }, joined.slot.lease));
+  auto link = VERBENA_TRY(
+      GeneralLink::create(std::move(sockets), std::move(box), *place.ports, impl_->ledger));
+  place.link = impl_->dressed(std::move(link), place.slot, *place.counters);
+
+  auto services = std::make_unique<GeneralServices>(
+      config, std::move(place), random(),
+      GeneralServices::Surroundings{
+          .clock = &monotonic_now,
+          .wake = [impl = impl_.get()] { impl->runner.wake(); },
+          .notify = std::move(notify),
+          .release = [impl = impl_.get()](GeneralServices& gone) { impl->release(gone); }});
+  {
+    const std::scoped_lock lock(impl_->nics_mutex);
+    impl_->services.insert(services.get());
+  }
+  VERBENA_TRY(impl_->runner.adopt(*services));
+  return services;
+}
+
+void LiveHost::Impl::release(GeneralServices& gone) {
+  if (ledger.forked()) return;
+  {
+    const std::scoped_lock lock(nics_mutex);
+    services.erase(&gone);
+  }
+  runner.release(gone);
 }
 
 PortReport LiveHost::port(const wire::Address& address) {

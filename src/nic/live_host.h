@@ -63,6 +63,9 @@ class LiveHost final : public Host {
   [[nodiscard]] Result<std::unique_ptr<Notifier>> make_notifier() override;
   /// Asks the processes there when this one has no NIC at the address: 50 ms for a stopped one.
   [[nodiscard]] PortReport port(const wire::Address& address) override;
+  /// Not over RoCEv1: operation_not_supported.
+  [[nodiscard]] Result<std::unique_ptr<GeneralServices>> open_general_services(
+      const NicConfig& config, std::function<void()> notify) override;
   void adopt(Nic& nic) override;
   void release(Nic& nic) override;
   void wake(Nic& nic) override;

@@ -45,7 +45,7 @@ TEST(LiveHost, AttachmentsReachEachOtherByTheirSlots) {
     std::vector<Attachment> attachments;
     for (int i = 0; i < 3; ++i) attachments.push_back(host->attach(at).value());
     for (std::size_t to = 0; to < 3; ++to) {
-      EXPECT_EQ(attachments[to].slot, to);
+      EXPECT_EQ(attachments[to].slot, to + 1);
       for (const std::size_t from : {std::size_t{0}, std::size_t{1}, std::size_t{2}})
         send_to_slot(*host, *attachments[from].link, at, attachments[to].slot);
       for (std::size_t i = 0; i < 3; ++i)
@@ -58,23 +58,23 @@ TEST(LiveHost, ASlotIsGivenBackWithItsLinkAndTakenAgainLate) {
   auto host = make_host();
   const wire::Address at = address("127.77.2.2");
   auto keep = host->attach(at).value();
-  for (std::size_t i = 1; i < kSlots; ++i)
+  for (std::size_t i = 2; i < kSlots; ++i)
     EXPECT_EQ(host->attach(at).value().slot, i);  // given back at once, and not taken again
-  EXPECT_EQ(host->attach(at).value().slot, 1U);
+  EXPECT_EQ(host->attach(at).value().slot, 2U);
 }
 
 TEST(LiveHost, AReclaimedSlotIsEmpty) {
   auto host = make_host();
   const wire::Address at = address("127.77.2.3");
   auto keep = host->attach(at).value();
-  ASSERT_EQ(host->attach(at).value().slot, 1U);
-  send_to_slot(*host, *keep.link, at, 1);
-  send_to_slot(*host, *keep.link, at, 1);
-  for (std::size_t i = 2; i < kSlots; ++i) ASSERT_TRUE(host->attach(at));
+  ASSERT_EQ(host->attach(at).value().slot, 2U);
+  send_to_slot(*host, *keep.link, at, 2);
+  send_to_slot(*host, *keep.link, at, 2);
+  for (std::size_t i = 3; i < kSlots; ++i) ASSERT_TRUE(host->attach(at));
   auto again = host->attach(at).value();
-  ASSERT_EQ(again.slot, 1U);
+  ASSERT_EQ(again.slot, 2U);
   EXPECT_EQ(receive(*host, *again.link), 0U);
-  send_to_slot(*host, *keep.link, at, 1);
+  send_to_slot(*host, *keep.link, at, 2);
   EXPECT_EQ(receive(*host, *again.link), 1U);
 }
 
@@ -82,15 +82,15 @@ TEST(LiveHost, AllSlotsAndNoMore) {
   auto host = make_host();
   const wire::Address at = address("127.77.2.4");
   std::vector<Attachment> all;
-  for (std::size_t i = 0; i < kSlots; ++i) all.push_back(host->attach(at).value());
+  for (std::size_t i = 1; i < kSlots; ++i) all.push_back(host->attach(at).value());
   const auto none = host->attach(at);
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().condition, std::errc::no_buffer_space);
-  EXPECT_NE(none.error().message.find("64"), std::string::npos);
+  EXPECT_NE(none.error().message.find("63"), std::string::npos);
   all.erase(all.begin() + 7);
-  EXPECT_EQ(host->attach(at).value().slot, 7U);
+  EXPECT_EQ(host->attach(at).value().slot, 8U);
   // Steering is right for the first and the last one.
-  for (const std::size_t slot : {std::size_t{0}, kSlots - 1}) {
+  for (const std::size_t slot : {std::size_t{1}, kSlots - 1}) {
     const auto to = std::ranges::find(all, slot, &Attachment::slot);
     ASSERT_NE(to, all.end());
     send_to_slot(*host, *all[3].link, at, static_cast<std::uint32_t>(slot));

@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "nic/icrc_mode.h"
+
 namespace verbena::nic {
 namespace {
 
@@ -40,15 +42,6 @@ constexpr int kSendTries = 8;
   return made;
 }
 
-[[nodiscard]] link::IcrcCheck::Mode mode_of(NicConfig::Icrc icrc) {
-  switch (icrc) {
-    case NicConfig::Icrc::kStrict: return link::IcrcCheck::Mode::kStrict;
-    case NicConfig::Icrc::kSolve: return link::IcrcCheck::Mode::kSolve;
-    case NicConfig::Icrc::kOff: return link::IcrcCheck::Mode::kOff;
-  }
-  return link::IcrcCheck::Mode::kStrict;
-}
-
 [[nodiscard]] std::optional<Time> earlier(std::optional<Time> a, std::optional<Time> b) {
   if (!a) return b;
   if (!b) return a;
@@ -64,7 +57,7 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
       link_(std::move(attachment.link)),
       membership_(std::move(attachment.membership)),
       counters_(std::move(attachment.counters)),
-      icrc_(mode_of(config.icrc)),
+      icrc_(icrc_mode(config.icrc)),
       engine_(engine_config(config), memory, *counters_),
       events_(events),
       held_events_(held_events),

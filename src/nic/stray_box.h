@@ -25,9 +25,10 @@ namespace verbena::nic {
 [[nodiscard]] std::optional<std::uint8_t> slot_of(ConstBytes datagram);
 
 /// Where the other processes at an address put datagrams that the kernel gave them although they
-/// are for this slot: an abstract Unix datagram socket, named like the slot's. Only what processes
-/// of this user put there is taken; it is as hostile as what the wire brings. The kernel bounds the
-/// queue, nobody waits for room in it, and a process that is stopped or gone holds up nobody.
+/// are for this slot, or for its part of queue pair 1: an abstract Unix datagram socket, named like
+/// the slot's. Only what processes of this user put there is taken; it is as hostile as what the
+/// wire brings. The kernel bounds the queue, nobody waits for room in it, and a process that is
+/// stopped or gone holds up nobody.
 ///
 /// A count of each slot in the address's directory says that something was put there, so that a
 /// polling thread does not ask the kernel for nothing.
@@ -42,9 +43,13 @@ class StrayBox {
     std::uint64_t refused = 0;    ///< messages of foreign users, or that make no sense
   };
 
+  /// A slot's boxes: of datagrams for its queue pairs, and of those for queue pair 1, which are in
+  /// `kGeneralSlot` by their number.
+  enum class Kind : std::uint8_t { kQueuePairs, kGeneral };
+
   /// Binds the slot's name: address_in_use when somebody has it. The directory outlives the box.
   [[nodiscard]] static Result<std::unique_ptr<StrayBox>> open(const wire::Address& address,
-                                                              std::uint8_t slot,
+                                                              Kind kind, std::uint8_t slot,
                                                               FabricDirectory& directory,
                                                               ForkLedger& ledger);
   StrayBox(const StrayBox&) = delete;
@@ -54,10 +59,11 @@ class StrayBox {
   [[nodiscard]] int descriptor() const { return fd_.get(); }
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
-  /// Puts datagrams, at most kMost and all of one path, into the box of `slot`, or loses them.
-  /// Where nobody was, or no room, it tries again only after kPause: whoever sends to slots that
-  /// nobody holds should not make this one's holder ask the kernel for each.
-  void hand_on(std::uint8_t slot, std::span<const wire::Segment> segments, Time now);
+  /// Puts datagrams, at most kMost and all of one path, into the box of this kind of `slot`, or
+  /// loses them; false when there is no such box. Where nobody was, or no room, it tries again only
+  /// after kPause: whoever sends to slots that nobody holds should not make this one's holder ask
+  /// the kernel for each.
+  bool hand_on(std::uint8_t slot, std::span<const wire::Segment> segments, Time now);
   static constexpr Duration kPause = std::chrono::milliseconds(2);
 
   /// There may be something to take: somebody said so since a take() found nothing.
@@ -95,14 +101,15 @@ class StrayBox {
   struct Way {
     UnixName name;
     Time paused_until = Time::min();
+    bool is_there = true;  ///< as the last try had it
   };
 
-  StrayBox(const wire::Address& address, std::uint8_t slot, FabricDirectory& directory,
+  StrayBox(const wire::Address& address, Kind kind, std::uint8_t slot, FabricDirectory& directory,
            ForkLedger& ledger, LedgerFd fd, LedgerFd out);
   [[nodiscard]] bool read_message();
   [[nodiscard]] bool makes_sense(std::size_t size) const;
 
-  const wire::Address address_;
+  const Kind kind_;
   const std::uint8_t slot_;
   FabricDirectory& directory_;
   ForkLedger& ledger_;

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/general_services.h"
+
+#include <algorithm>
+#include <span>
+
+#include "nic/general_link.h"
+#include "nic/icrc_mode.h"
+#include "wire/mad.h"
+#include "wire/packet.h"
+
+namespace verbena::nic {
+namespace {
+
+/// The low 15 bits of the default partition's key.
+constexpr std::uint16_t kPkeyNumber = 0x7FFF;
+constexpr int kSendTries = 16;
+
+cm::Config manager_config(const NicConfig& config, std::uint8_t slot) {
+  return {.id_prefix = std::uint32_t{slot} << (32 - kSlotBitsOfId),
+          .id_prefix_bits = kSlotBitsOfId,
+          .ca_guid = config.guid};
+}
+
+}  // namespace
+
+GeneralServices::GeneralServices(const NicConfig& config, Place place, std::uint64_t seed,
+                                 Surroundings surroundings)
+    : config_(config),
+      surroundings_(std::move(surroundings)),
+      place_(std::move(place)),
+      icrc_(icrc_mode(config.icrc)),
+      manager_(manager_config(config, place_.slot), seed) {
+  place_.link->report_ip_headers();
+}
+
+GeneralServices::~GeneralServices() { surroundings_.release(*this); }
+
+PortState GeneralServices::port() const {
+  const std::scoped_lock lock(mutex_);
+  return place_.port;
+}
+
+void GeneralServices::set_port(const PortState& state) {
+  {
+    const std::scoped_lock lock(mutex_);
+    place_.port = state;
+    place_.link->refresh();
+  }
+  surroundings_.notify();
+}
+
+void GeneralServices::raise_fatal() {
+  if (!fatal_.exchange(true)) surroundings_.notify();
+}
+
+std::optional<cm::Event> GeneralServices::next_event() {
+  const std::scoped_lock lock(mutex_);
+  if (events_.empty()) return std::nullopt;
+  const cm::Event event = events_.front();
+  events_.pop_front();
+  return event;
+}
+
+Progress GeneralServices::progress(Time now, std::uint32_t budget) {
+  Progress done;
+  bool told = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (alarm_.due(now)) {
+      manager_.handle_timeout(now);
+      done.worked = true;
+    }
+    while (done.datagrams < budget) {
+      const std::size_t count = place_.link->receive(segments_, now);
+      if (count == 0) break;
+      done.worked = true;
+      done.datagrams += static_cast<std::uint32_t>(count);
+      const std::size_t wanted = take(std::span(segments_).first(count), now);
+      done.unwanted += static_cast<std::uint32_t>(count - wanted);
+    }
+    static_cast<void>(finish(now));  // who drives looks at next_timeout() after this
+    told = !events_.empty();
+  }
+  if (told) surroundings_.notify();
+  return done;
+}
+
+/// Returns how many were for queue pair 1.
+std::size_t GeneralServices::take(std::span<wire::Segment> segments, Time now) {
+  if (!place_.port.up) {
+    place_.counters->port_down_drops.add(segments.size());
+    return 0;
+  }
+  const std::size_t good = icrc_.filter(segments);
+  place_.counters->bad_icrc.add(segments.size() - good);
+  place_.counters->packets_received.add(good);
+  std::size_t wanted = 0;
+  for (const wire::Segment& segment : segments.first(good)) {
+    const auto packet = wire::parse(segment.datagram);
+    if (!packet || packet->bth.opcode != wire::Opcode::kUdSendOnly ||
+        packet->bth.destination_qp != wire::kGeneralServiceQp) {
+      ++place_.counters->unknown_qp;
+    } else if ((packet->bth.pkey & kPkeyNumber) != kPkeyNumber) {
+      ++place_.counters->wrong_pkey;
+    } else if (packet->deth.qkey != wire::kGeneralServiceQkey) {
+      ++place_.counters->wrong_qkey;
+    } else {
+      manager_.handle_datagram(segment.path, packet->payload, now);
+      ++wanted;
+    }
+  }
+  return wanted;
+}
+
+/// With the mutex held. Returns whether whoever drives has to be woken.
+bool GeneralServices::finish(Time now) {
+  while (const auto outgoing = manager_.poll_transmit()) send(*outgoing, now);
+  while (const auto event = manager_.poll_event()) events_.push_back(*event);
+  std::optional<Time> next = place_.link->poll_timeout();
+  if (const Time timeout = manager_.poll_timeout(); timeout != Time::max())
+    next = std::min(next.value_or(timeout), timeout);
+  return alarm_.set(next);
+}
+
+// What the link does not take is lost on the way, and sent again.
+void GeneralServices::send(const cm::Outgoing& outgoing, Time now) {
+  if (!place_.port.up) {
+    ++place_.counters->port_down_drops;
+    return;
+  }
+  const ConstBytes mad(outgoing.mad);
+  wire::Train train{.path = &outgoing.path,
+                    .segment_size = wire::kMadSize,
+                    .payload_size = wire::kMadSize,
+                    .gather = std::span(&mad, 1)};
+  train.head.bth.opcode = wire::Opcode::kUdSendOnly;
+  train.head.bth.destination_qp = wire::kGeneralServiceQp;
+  train.head.bth.psn = next_psn_++ & wire::kMask24;
+  train.head.deth = {.qkey = wire::kGeneralServiceQkey, .source_qp = wire::kGeneralServiceQp};
+  for (int tries = 0; tries < kSendTries; ++tries) {
+    if (place_.link->send(std::span(&train, 1), now) == 0) continue;
+    ++place_.counters->packets_sent;
+    return;
+  }
+  ++place_.counters->send_drops;
+}
+
+}  // namespace verbena::nic

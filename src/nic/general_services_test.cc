@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Queue pair 1 between processes' parts of it, over real sockets: those at two addresses, and those
+// that share one. All are of this process, which makes no difference to them.
+#include "nic/general_services.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string_view>
+
+#include "cm/manager.h"
+#include "nic/general_link.h"
+#include "nic/live_host.h"
+#include "nic/test_end.h"
+
+namespace verbena::nic {
+namespace {
+
+using cm::EventKind;
+using testing::address;
+
+constexpr wire::ServicePort kPort{.space = wire::PortSpace::kTcp, .port = 7471};
+constexpr std::uint64_t kService = wire::service_id(kPort.space, kPort.port);
+
+/// A process's part, and its events as they come.
+class Part {
+ public:
+  Part(Host& host, std::string_view at, std::uint64_t guid = 1) {
+    NicConfig config;
+    config.address = address(at);
+    config.guid = guid;
+    auto opened = host.open_general_services(config, [this] {
+      const std::scoped_lock lock(mutex_);
+      ++notified_;
+      changed_.notify_all();
+    });
+    if (!opened) throw std::runtime_error(opened.error().message);
+    services = std::move(*opened);
+  }
+
+  /// The next event, which comes within a time that no machine needs.
+  cm::Event expect(EventKind kind) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      const int seen = notified_;
+      lock.unlock();
+      if (const auto event = services->next_event()) {
+        EXPECT_EQ(event->kind, kind);
+        return *event;
+      }
+      lock.lock();
+      if (changed_.wait_for(lock, std::chrono::seconds(30), [&] { return notified_ != seen; }))
+        continue;
+      ADD_FAILURE() << "no event, not even of kind " << static_cast<int>(kind);
+      return {};
+    }
+  }
+  void listen(std::uint16_t port = kPort.port) {
+    const auto bound = services->ports().bind(entry(port)).value();
+    ASSERT_TRUE(services->ports().listen(bound.place));
+    ASSERT_TRUE(services->ask([&](cm::Manager& manager, Time) {
+      return manager.listen({.service_id = wire::service_id(kPort.space, port)});
+    }));
+  }
+  static cm::PortEntry entry(std::uint16_t port) {
+    return {.space = static_cast<std::uint16_t>(kPort.space), .port = port};
+  }
+  cm::ConnectionId connect(std::string_view to, std::uint64_t service = kService) {
+    const wire::Path path{.source = services->config().address, .destination = address(to)};
+    wire::CmReq request{.service_id = service, .local_qp = 0x123, .starting_psn = 7,
+                        .retry_count = 7, .path_mtu = 3, .rnr_retry_count = 7};
+    request.primary.local_ack_timeout = 14;
+    return services
+        ->ask([&](cm::Manager& manager, Time now) { return manager.connect(path, request, now); })
+        .value();
+  }
+  void accept(cm::ConnectionId id) {
+    EXPECT_TRUE(services->ask([&](cm::Manager& manager, Time now) {
+      manager.handed_over(id);
+      return manager.accept(id, {.local_qp = 0x456, .starting_psn = 9}, now);
+    }));
+  }
+  void confirm(cm::ConnectionId id) {
+    EXPECT_TRUE(
+        services->ask([&](cm::Manager& manager, Time) { return manager.confirm(id, {}); }));
+  }
+
+  std::unique_ptr<GeneralServices> services;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int notified_ = 0;
+};
+
+std::unique_ptr<LiveHost> make_host() { return LiveHost::create({}).value(); }
+
+/// Sets up and ends a connection from one to the other, who listens.
+void meet(Part& from, Part& to, std::string_view address_of_to) {
+  const cm::ConnectionId mine = from.connect(address_of_to);
+  const cm::Event requested = to.expect(EventKind::kRequested);
+  EXPECT_EQ(std::get<wire::CmReq>(requested.message).local_qp, 0x123U);
+  EXPECT_EQ(requested.path.source, address(address_of_to));
+  EXPECT_EQ(requested.path.destination, from.services->config().address);
+  to.accept(requested.id);
+  const cm::Event replied = from.expect(EventKind::kReplied);
+  EXPECT_EQ(replied.id, mine);
+  EXPECT_EQ(std::get<wire::CmRep>(replied.message).local_qp, 0x456U);
+  from.confirm(mine);
+  EXPECT_EQ(to.expect(EventKind::kEstablished).id, requested.id);
+  // IDs tell whose they are.
+  EXPECT_EQ(mine >> (32 - kSlotBitsOfId), from.services->slot());
+  EXPECT_EQ(requested.id >> (32 - kSlotBitsOfId), to.services->slot());
+
+  EXPECT_TRUE(from.services->ask(
+      [&](cm::Manager& manager, Time now) { return manager.disconnect(mine, {}, now); }));
+  EXPECT_EQ(to.expect(EventKind::kDisconnecting).id, requested.id);
+  EXPECT_TRUE(to.services->ask(
+      [&](cm::Manager& manager, Time now) { return manager.disconnect(requested.id, {}, now); }));
+  EXPECT_EQ(from.expect(EventKind::kDisconnected).id, mine);
+}
+
+TEST(GeneralServices, TwoAddressesConnect) {
+  for (const auto& [one, other] : {std::pair{"127.77.20.1", "127.77.20.2"}, {"::1", "::1"}}) {
+    auto host = make_host();
+    Part from(*host, one);
+    Part to(*host, other, 2);
+    to.listen();
+    meet(from, to, other);
+  }
+}
+
+TEST(GeneralServices, ProcessesAtOneAddressConnectWhoeverReads) {
+  auto host = make_host();
+  constexpr auto kAt = "127.77.20.3";
+  Part from(*host, kAt);
+  Part bystander(*host, kAt);
+  Part to(*host, kAt);
+  to.listen();
+  for (int i = 0; i < 50; ++i) meet(from, to, kAt);
+  EXPECT_FALSE(bystander.services->next_event());
+}
+
+TEST(GeneralServices, AProcessConnectsToItself) {
+  auto host = make_host();
+  Part self(*host, "127.77.20.4");
+  self.listen();
+  const cm::ConnectionId id = self.connect("127.77.20.4");
+  const cm::Event requested = self.expect(EventKind::kRequested);
+  EXPECT_NE(requested.id, id);
+  self.accept(requested.id);
+  EXPECT_EQ(self.expect(EventKind::kReplied).id, id);
+}
+
+TEST(GeneralServices, WhereNobodyListensWhoeverReadsRefuses) {
+  auto host = make_host();
+  Part from(*host, "127.77.20.5");
+  Part other(*host, "127.77.20.5");
+  {
+    Part gone(*host, "127.77.20.5");
+    gone.listen();
+  }
+  from.connect("127.77.20.5");
+  const cm::Event refused = from.expect(EventKind::kRejected);
+  EXPECT_EQ(std::get<wire::CmRej>(refused.message).reason, wire::RejectReason::kInvalidServiceId);
+}
+
+TEST(GeneralServices, PortsAreSharedByProcesses) {
+  auto host = make_host();
+  Part one(*host, "127.77.20.6");
+  Part other(*host, "127.77.20.6");
+  const auto bound = one.services->ports().bind(Part::entry(18515)).value();
+  EXPECT_EQ(bound.port, 18515);
+  const auto again = other.services->ports().bind(Part::entry(18515));
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().condition, std::errc::address_not_available);
+  const auto any = other.services->ports().bind(Part::entry(0)).value();
+  EXPECT_GE(any.port, cm::PortTable::kFirstEphemeral);
+  // A place is its owner's to release.
+  other.services->ports().release(bound.place);
+  EXPECT_FALSE(other.services->ports().bind(Part::entry(18515)));
+  one.services->ports().release(bound.place);
+  EXPECT_TRUE(other.services->ports().bind(Part::entry(18515)));
+}
+
+TEST(GeneralServices, WhileThePortIsDownNothingComes) {
+  auto host = make_host();
+  Part from(*host, "127.77.20.7");
+  Part to(*host, "127.77.20.8", 2);
+  to.listen();
+  PortState down = to.services->port();
+  down.up = false;
+  to.services->set_port(down);
+  from.connect("127.77.20.8");
+  EXPECT_FALSE(to.services->next_event());
+  down.up = true;
+  to.services->set_port(down);  // the REQ is sent again
+  to.expect(EventKind::kRequested);
+}
+
+}  // namespace
+}  // namespace verbena::nic
