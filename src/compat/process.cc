@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "base/sys.h"
 #include "compat/device_table.h"
 #include "compat/fault_signals.h"
 #include "compat/file_tree.h"
@@ -16,7 +17,8 @@ namespace verbena::compat {
 
 namespace detail {
 std::atomic<std::uint32_t> process_generation{0};
-}
+std::atomic<pid_t> process_id{0};
+}  // namespace detail
 
 namespace {
 
@@ -36,6 +38,7 @@ void after_fork_in_parent() {
 
 void after_fork_in_child() {
   detail::process_generation.fetch_add(1, std::memory_order_relaxed);
+  detail::process_id.store(sys::getpid(), std::memory_order_relaxed);
   abandon_live_host();
   keep_watching_faults();
   unlock_contexts();
@@ -46,9 +49,14 @@ void after_fork_in_child() {
 
 }  // namespace
 
+bool is_in_parents_memory() {
+  return detail::process_id.load(std::memory_order_relaxed) != sys::getpid();
+}
+
 void watch_process() {
   static std::once_flag once;
   std::call_once(once, [] {
+    detail::process_id.store(sys::getpid(), std::memory_order_relaxed);
     static_cast<void>(pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child));
     static_cast<void>(std::atexit(&flush_contexts));
   });
