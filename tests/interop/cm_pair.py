@@ -12,6 +12,8 @@ from programs import Process, free_port
 
 LONGEST = 60  # seconds; a case that needs so long hangs
 ENDS = 20  # seconds that a server has to end in when its client has
+LISTENS = 5  # seconds until a server that is slow to listen does
+TOO_EARLY = re.compile(r"EVENT_REJECTED; error: 8|EVENT_UNREACHABLE; error: 1")  # nobody listens, in perftest's words
 
 
 class Failed(Exception):
@@ -33,6 +35,7 @@ class Pair:
     expect: str = ""  # a regular expression that the client's output must hold
     served: str = ""  # the same of the server's
     endless: bool = False  # the server goes on when its client has ended
+    slow_to_listen: bool = False  # it opens the device long before it listens
     clients: int = 1  # at the same time
     status: int = 0  # of the clients
     longest: float = LONGEST
@@ -114,6 +117,21 @@ class Stage:
         self.processes.clear()
 
 
+def first_served(stage, start):
+    """The first client that does not come too early."""
+    deadline = time.monotonic() + LISTENS
+    while True:
+        client = start()
+        while client.process.poll() is None and not TOO_EARLY.search(client.output()):
+            time.sleep(0.01)
+            if time.monotonic() > deadline:
+                return client
+        if not TOO_EARLY.search(client.output()) or time.monotonic() > deadline:
+            return client
+        client.stop()
+        stage.processes.remove(client)
+
+
 def run_pair(stage, pair):
     """Raises Failed when not all is as it must be."""
     port = str(free_port())
@@ -125,7 +143,11 @@ def run_pair(stage, pair):
     more = {"run": pair.run, "environment": pair.environment, "address": address}
     server = stage.start(words(pair.server), **more)
     stage.wait_listening(server)
-    clients = [stage.start(words(pair.client), **more) for _ in range(pair.clients)]
+
+    def start_client():
+        return stage.start(words(pair.client), **more)
+    clients = [first_served(stage, start_client) if pair.slow_to_listen else start_client()
+               for _ in range(pair.clients)]
     deadline = time.monotonic() + pair.longest
     for client in clients:
         Stage.ended(client, max(0.1, deadline - time.monotonic()), "a client", pair.status)

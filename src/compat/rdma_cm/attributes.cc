@@ -49,7 +49,7 @@ void for_rts(const Id& id, ib_uverbs_qp_attr& to) {
   to.sq_psn = id.agreement.send_psn;
   to.qp_attr_mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
   if (id.qp_type == IBV_QPT_UC) return;
-  to.timeout = id.agreement.timeout;
+  to.timeout = id.ack_timeout.value_or(id.agreement.timeout);
   to.qp_attr_mask |= IBV_QP_TIMEOUT;
   if (id.qp_type == IBV_QPT_XRC_RECV) return;
   to.retry_cnt = id.agreement.retry_count;
