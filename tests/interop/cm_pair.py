@@ -78,7 +78,8 @@ class Stage:
         self.processes.append(process)
         return process
 
-    def wait_listening(self, process):
+    @staticmethod
+    def wait_listening(process):
         """Binding and listening are one after the other in all these programs."""
         deadline = time.monotonic() + ENDS
         while not has_general_services(process.process.pid):

@@ -52,10 +52,11 @@ static struct rdma_cm_event* next_event(struct rdma_event_channel* channel) {
 
 static void say(const struct rdma_cm_event* event) {
   printf("%s, status %d", rdma_event_str(event->event), event->status);
-  const bool has_data =
-      event->event == RDMA_CM_EVENT_REJECTED && event->param.conn.private_data != NULL;
-  if (has_data && event->param.conn.private_data_len >= sizeof kReason)
-    printf(", \"%.*s\"", (int)sizeof kReason, (const char*)event->param.conn.private_data);
+  const struct rdma_conn_param* const parameters = &event->param.conn;
+  // Without words of the peer's there are zeros.
+  if (event->event == RDMA_CM_EVENT_REJECTED && parameters->private_data_len >= sizeof kReason &&
+      *(const char*)parameters->private_data != '\0')
+    printf(", \"%.*s\"", (int)sizeof kReason, (const char*)parameters->private_data);
   printf("\n");
   fflush(stdout);
 }
