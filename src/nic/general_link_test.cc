@@ -58,11 +58,11 @@ class GeneralLinkTest : public ::testing::Test {
  protected:
   struct Reader {
     Reader(GeneralLinkTest& test, std::uint8_t slot)
-        : link(GeneralLink::create(std::make_unique<Sockets>(test.waiting_),
-                                   StrayBox::open(test.at_, StrayBox::Kind::kGeneral, slot,
-                                                  test.directory_, test.ledger_)
-                                       .value(),
-                                   test.ports_, test.ledger_)
+        : link(GeneralLink::create(
+                   std::make_unique<Sockets>(test.waiting_),
+                   StrayBox::open(test.at_, SlotUse::kGeneral, slot, test.directory_, test.ledger_)
+                       .value(),
+                   test.ports_, test.ledger_)
                    .value()) {}
     std::unique_ptr<GeneralLink> link;
   };
@@ -104,11 +104,11 @@ TEST_F(GeneralLinkTest, EachKindOfMessageFindsItsProcess) {
   ports_.listeners = {{7471, 2}};
   const std::uint64_t service = wire::service_id(wire::PortSpace::kTcp, 7471);
   const std::vector<wire::CmMessage> messages{
-      wire::CmReq{.service_id = service},     wire::CmSidrReq{.service_id = service},
-      wire::CmRep{.remote_id = id(2)},        wire::CmMra{.remote_id = id(2)},
-      wire::CmRej{.remote_id = id(2)},        wire::CmRtu{.remote_id = id(2)},
-      wire::CmDreq{.remote_id = id(2)},       wire::CmDrep{.remote_id = id(2)},
-      wire::CmLap{.remote_id = id(2)},        wire::CmApr{.remote_id = id(2)},
+      wire::CmReq{.service_id = service},  wire::CmSidrReq{.service_id = service},
+      wire::CmRep{.remote_id = id(2)},     wire::CmMra{.remote_id = id(2)},
+      wire::CmRej{.remote_id = id(2)},     wire::CmRtu{.remote_id = id(2)},
+      wire::CmDreq{.remote_id = id(2)},    wire::CmDrep{.remote_id = id(2)},
+      wire::CmLap{.remote_id = id(2)},     wire::CmApr{.remote_id = id(2)},
       wire::CmSidrRep{.request_id = id(2)}};
   for (const wire::CmMessage& message : messages) {
     put(message);

@@ -177,6 +177,28 @@ TEST(GeneralServices, WhereNobodyListensWhoeverReadsRefuses) {
   EXPECT_EQ(std::get<wire::CmRej>(refused.message).reason, wire::RejectReason::kInvalidServiceId);
 }
 
+TEST(GeneralServices, ItsSlotMayBeANicsToo) {
+  auto host = make_host();
+  const wire::Address at = address("127.77.20.11");
+  {
+    auto nic = host->attach(at).value();
+    Part first(*host, "127.77.20.11");
+    EXPECT_EQ(first.services->slot(), nic.slot);
+    Part second(*host, "127.77.20.11");
+    EXPECT_NE(second.services->slot(), nic.slot);
+    const auto beside = host->attach(at).value();
+    EXPECT_EQ(beside.slot, second.services->slot());
+  }
+  Part alone(*host, "127.77.20.11");
+  const std::uint8_t slot = alone.services->slot();
+  EXPECT_EQ(host->attach(at).value().slot, slot);
+  // What is under way for queue pairs that are gone must not reach others.
+  const auto again = host->attach(at).value();
+  EXPECT_NE(again.slot, slot);
+  alone.listen();
+  meet(alone, alone, "127.77.20.11");
+}
+
 TEST(GeneralServices, PortsAreSharedByProcesses) {
   auto host = make_host();
   Part one(*host, "127.77.20.6");

@@ -43,13 +43,10 @@ class StrayBox {
     std::uint64_t refused = 0;    ///< messages of foreign users, or that make no sense
   };
 
-  /// A slot's boxes: of datagrams for its queue pairs, and of those for queue pair 1, which are in
-  /// `kGeneralSlot` by their number.
-  enum class Kind : std::uint8_t { kQueuePairs, kGeneral };
-
   /// Binds the slot's name: address_in_use when somebody has it. The directory outlives the box.
+  /// Datagrams for queue pair 1 are in kGeneralSlot by their number.
   [[nodiscard]] static Result<std::unique_ptr<StrayBox>> open(const wire::Address& address,
-                                                              Kind kind, std::uint8_t slot,
+                                                              SlotUse use, std::uint8_t slot,
                                                               FabricDirectory& directory,
                                                               ForkLedger& ledger);
   StrayBox(const StrayBox&) = delete;
@@ -104,12 +101,12 @@ class StrayBox {
     bool is_there = true;  ///< as the last try had it
   };
 
-  StrayBox(const wire::Address& address, Kind kind, std::uint8_t slot, FabricDirectory& directory,
+  StrayBox(const wire::Address& address, SlotUse use, std::uint8_t slot, FabricDirectory& directory,
            ForkLedger& ledger, LedgerFd fd, LedgerFd out);
   [[nodiscard]] bool read_message();
   [[nodiscard]] bool makes_sense(std::size_t size) const;
 
-  const Kind kind_;
+  const SlotUse use_;
   const std::uint8_t slot_;
   FabricDirectory& directory_;
   ForkLedger& ledger_;
