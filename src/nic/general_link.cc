@@ -18,24 +18,34 @@ namespace {
 /// Deliveries in a row that hold nothing of ours: then others get a turn first.
 constexpr int kForeignDeliveries = 4;
 
-/// Whose part of all numbers an ID is.
-std::uint8_t slot_of_id(std::uint32_t id) {
-  return static_cast<std::uint8_t>(id >> (32 - kSlotBitsOfId));
-}
+/// Whose a message is, by the number that it names of its receiver's or by the service that it asks
+/// for; nothing when it is nobody's.
+struct Whose {
+  ServicePorts& ports;
+  const wire::Address& destination;
 
-/// The number that a message names of its receiver's, or the service that it asks for.
-struct Named {
-  std::optional<std::uint32_t> id{};
-  std::optional<std::uint64_t> service{};
-};
-
-struct NamedBy {
-  Named operator()(const wire::CmReq& request) const { return {.service = request.service_id}; }
-  Named operator()(const wire::CmSidrReq& request) const { return {.service = request.service_id}; }
-  Named operator()(const wire::CmSidrRep& reply) const { return {.id = reply.request_id}; }
+  std::optional<std::uint8_t> operator()(const wire::CmReq& request) const {
+    return listener(request.service_id);
+  }
+  std::optional<std::uint8_t> operator()(const wire::CmSidrReq& request) const {
+    return listener(request.service_id);
+  }
+  std::optional<std::uint8_t> operator()(const wire::CmSidrRep& reply) const {
+    return owner(reply.request_id);
+  }
   template <typename Message>
-  Named operator()(const Message& message) const {
-    return {.id = message.remote_id};
+  std::optional<std::uint8_t> operator()(const Message& message) const {
+    return owner(message.remote_id);
+  }
+
+ private:
+  [[nodiscard]] std::optional<std::uint8_t> listener(std::uint64_t service) const {
+    const auto port = wire::service_port(service);
+    return port ? ports.listener(*port, destination) : std::nullopt;
+  }
+  [[nodiscard]] static std::optional<std::uint8_t> owner(std::uint32_t id) {
+    const auto slot = static_cast<std::uint8_t>(id >> (32 - kSlotBitsOfId));
+    return slot == kGeneralSlot ? std::nullopt : std::optional(slot);
   }
 };
 
@@ -89,13 +99,7 @@ std::optional<std::uint8_t> GeneralLink::whose(const wire::Segment& segment) {
   if (!packet) return std::nullopt;
   const auto mad = wire::parse_cm(packet->payload);
   if (!mad) return std::nullopt;
-  const Named named = std::visit(NamedBy{}, mad->message);
-  if (named.id) {
-    const std::uint8_t slot = slot_of_id(*named.id);
-    return slot == kGeneralSlot ? std::nullopt : std::optional(slot);
-  }
-  const auto port = wire::service_port(*named.service);
-  return port ? ports_.listener(*port, segment.path.destination) : std::nullopt;
+  return std::visit(Whose{ports_, segment.path.destination}, mad->message);
 }
 
 }  // namespace verbena::nic

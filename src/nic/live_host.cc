@@ -268,7 +268,7 @@ Result<Attachment> LiveHost::attach(const wire::Address& address) {
 }
 
 Result<std::unique_ptr<GeneralServices>> LiveHost::open_general_services(
-    const NicConfig& config, std::function<void()> notify) {
+    const NicConfig& config, const std::function<void()>& notify) {
   VERBENA_TRY(impl_->check(config.address));
   if (impl_->options.roce_v1)
     return fail(std::errc::operation_not_supported, "connections are not set up over RoCEv1");
@@ -291,7 +291,7 @@ Result<std::unique_ptr<GeneralServices>> LiveHost::open_general_services(
       GeneralServices::Surroundings{
           .clock = &monotonic_now,
           .wake = [impl = impl_.get()] { impl->runner.wake(); },
-          .notify = std::move(notify),
+          .notify = notify,
           .release = [impl = impl_.get()](GeneralServices& gone) { impl->release(gone); }});
   {
     const std::scoped_lock lock(impl_->nics_mutex);
