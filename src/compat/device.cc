@@ -11,6 +11,10 @@
 #include "compat/errno.h"
 #include "compat/real.h"
 
+/// In libverbena.so: a librdmacm of the program that does not see our files gets to see them
+/// (`interpose/librdmacm.cc`). Null where the library is linked in.
+extern "C" __attribute__((weak, visibility("hidden"))) void verbena_lead_librdmacm();
+
 namespace verbena::compat {
 namespace {
 
@@ -69,6 +73,7 @@ VERBENA_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
   if (num_devices != nullptr) *num_devices = 0;
   try {
     const int before = errno;
+    if (verbena_lead_librdmacm != nullptr) verbena_lead_librdmacm();
     ibv_device** const list = make_list(num_devices);
     if (list != nullptr) errno = before;
     return list;

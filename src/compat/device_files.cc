@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "compat/cm_files.h"
 #include "compat/counter_files.h"
 #include "compat/device_table.h"
 #include "compat/query.h"
@@ -131,7 +132,6 @@ std::vector<DeviceFile> verbs_files(const Device& device) {
 std::vector<DeviceFile> fixed_files_of(const Device& device) {
   std::vector<DeviceFile> files = class_files(device, device.config.interface);
   std::ranges::move(verbs_files(device), std::back_inserter(files));
-  files.push_back({fmt::format("{}/abi_version", kVerbsRoot), Kind::kText, "6\n"});
   // What programs ask is whether it is a character device that they may open.
   files.push_back({fmt::format("{}/{}", kNodeRoot, device.dev_name), Kind::kLink, "/dev/null"});
   return files;
@@ -142,6 +142,12 @@ std::vector<DeviceFile> fixed_files_of(const Device& device) {
 std::vector<DeviceFile> files_of(const Device& device) {
   std::vector<DeviceFile> files = fixed_files_of(device);
   std::ranges::move(live_files_of(device), std::back_inserter(files));
+  return files;
+}
+
+std::vector<DeviceFile> common_files() {
+  std::vector<DeviceFile> files = cm_files();
+  files.push_back({fmt::format("{}/abi_version", kVerbsRoot), Kind::kText, "6\n"});
   return files;
 }
 
@@ -157,15 +163,18 @@ std::vector<DeviceFile> live_files_of(const Device& device) {
 
 std::optional<std::string> read_device_file(std::string_view path) {
   const auto ours = devices();
-  if (!ours) return std::nullopt;
+  if (!ours || ours->empty()) return std::nullopt;
+  const auto text_in = [&](const std::vector<DeviceFile>& files) {
+    const auto found = std::ranges::find(files, path, &DeviceFile::path);
+    const bool is_text = found != files.end() && found->kind == Kind::kText;
+    return is_text ? std::optional(found->content) : std::nullopt;
+  };
   for (const Device* device : *ours) {
     if (!path.starts_with(device->ibdev_path) && !path.starts_with(device->dev_path)) continue;
     const bool live = path.starts_with(live_folder(*device));
-    const std::vector<DeviceFile> files = live ? live_files_of(*device) : fixed_files_of(*device);
-    const auto found = std::ranges::find(files, path, &DeviceFile::path);
-    if (found != files.end() && found->kind == Kind::kText) return found->content;
+    if (auto text = text_in(live ? live_files_of(*device) : fixed_files_of(*device))) return text;
   }
-  return std::nullopt;
+  return text_in(common_files());
 }
 
 }  // namespace verbena::compat

@@ -26,6 +26,8 @@ struct DeviceFile {
 
 /// All files of a device; folders that have files in them are not listed.
 [[nodiscard]] std::vector<DeviceFile> files_of(const Device& device);
+/// The files that are there once, however many devices there are.
+[[nodiscard]] std::vector<DeviceFile> common_files();
 
 /// Where those files of a device lie that tell of it while it runs: the port's state, GIDs and
 /// counters.

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "compat/cm_files.h"
 #include "compat/device_files.h"
 #include "compat/device_table.h"
 #include "compat/real.h"
@@ -116,6 +117,7 @@ void write_tree(const std::string& root) {
   for (const Device* device : *ours) {
     for (const DeviceFile& file : files_of(*device)) make_file(root, file);
   }
+  for (const DeviceFile& file : common_files()) make_file(root, file);
   for (const std::string_view folder : {kClassRoot, kVerbsRoot, kNodeRoot})
     link_real_entries(root, folder);
 }
@@ -162,6 +164,10 @@ const char* root_of_tree() {
   return mine.root.empty() ? nullptr : mine.root.c_str();
 }
 
+bool is_at_or_below(std::string_view path, std::string_view folder) {
+  return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
+}
+
 /// Whether a path below one of the roots belongs to us: a root itself, or an entry with the name of
 /// one of our devices.
 bool is_ours_below(std::string_view path, std::string_view root, std::string_view own) {
@@ -175,6 +181,7 @@ bool is_ours_below(std::string_view path, std::string_view root, std::string_vie
 bool is_ours(std::string_view path) {
   const auto ours = devices();
   if (!ours || ours->empty()) return false;
+  if (is_at_or_below(path, kCmNode) || is_at_or_below(path, kCmClass)) return true;
   for (const Device* device : *ours) {
     // The longer root first: the other is a prefix of it.
     if (path.starts_with(kVerbsRoot)) {
@@ -197,10 +204,6 @@ void renew_file(const fs::path& path, const std::string& content) {
   fs::create_directories(path.parent_path());
   std::ofstream(next) << content;
   fs::rename(next, path);
-}
-
-bool is_at_or_below(std::string_view path, std::string_view folder) {
-  return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
 }
 
 /// Of the files that tell of a running device, brings those up to date that `path` names: itself,

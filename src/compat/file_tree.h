@@ -34,7 +34,8 @@ namespace detail {
 [[nodiscard]] inline const char* redirect(const char* path, PathRoom& room) noexcept {
   if (path == nullptr || path[0] != '/') return path;
   if (!detail::begins_with(path, "/sys/class/infiniband") &&
-      !detail::begins_with(path, "/dev/infiniband"))
+      !detail::begins_with(path, "/dev/infiniband") &&
+      !detail::begins_with(path, "/sys/class/misc/rdma_cm"))
     return path;
   return detail::redirect_device_path(path, room);
 }

@@ -14,13 +14,17 @@ class EventfdNotifier final : public Notifier {
  public:
   [[nodiscard]] static Result<std::unique_ptr<Notifier>> create();
 
-  [[nodiscard]] int descriptor() const override { return fd_.get(); }
+  [[nodiscard]] int descriptor() const override { return descriptor_; }
   void signal() override;
   [[nodiscard]] bool take() override;
   [[nodiscard]] bool blocking() const override;
 
+  /// From now on somebody else closes the descriptor.
+  void leave_open() { static_cast<void>(fd_.release()); }
+
  private:
-  explicit EventfdNotifier(sys::OwnedFd fd) : fd_(std::move(fd)) {}
+  explicit EventfdNotifier(sys::OwnedFd fd) : descriptor_(fd.get()), fd_(std::move(fd)) {}
+  const int descriptor_;
   sys::OwnedFd fd_;
 };
 

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C library's functions that close descriptors by their number: those of the NIC, which the
 // program does not know of, are passed over. Daemons and libraries close all that they do not know,
-// and what they open next would get a number that packets are written to.
+// and what they open next would get a number that packets are written to. rdma_cm's device is the
+// program's own: it ends with its descriptor.
+#include <fcntl.h>
+#include <linux/close_range.h>
+
 #include <cerrno>
 
+#include "base/sys.h"
 #include "compat/abi.h"
 #include "compat/device_table.h"
 #include "compat/interpose/next.h"
+#include "compat/interpose/rdma_cm.h"
 
 namespace verbena::compat::interpose {
 namespace {
@@ -28,6 +34,13 @@ int close_next(int fd) {
 int close_range_next(unsigned int first, unsigned int last, int flags) {
   auto* const function = next<"close_range", int(unsigned int, unsigned int, int)>();
   return function != nullptr ? function(first, last, flags) : refuse(ENOSYS);
+}
+
+/// Before `to` is replaced, if it will be.
+void end_replaced(int from, int to, int flags) {
+  if (from == to || !is_opened_rdma_cm(to)) return;
+  const bool refused = (flags & ~O_CLOEXEC) != 0 || sys::fcntl(from, F_GETFD) < 0;
+  if (!refused) end_rdma_cm(to);
 }
 
 /// Calls close(first, last) for the parts of a range that none of ours is in, until one fails.
@@ -52,10 +65,17 @@ VERBENA_EXPORT void closefrom_entry(int first) __asm__("closefrom");
 VERBENA_EXPORT int dup2_entry(int from, int to) __asm__("dup2");
 VERBENA_EXPORT int dup3_entry(int from, int to, int flags) __asm__("dup3");
 
-int close_entry(int fd) { return is_ours(fd) ? refuse(EBADF) : close_next(fd); }
+int close_entry(int fd) {
+  if (is_ours(fd)) return refuse(EBADF);
+  end_rdma_cm(fd);
+  return close_next(fd);
+}
 
 int close_range_entry(unsigned int first, unsigned int last, int flags) {
-  if (first > last) return close_range_next(first, last, flags);  // says what is wrong
+  constexpr auto kKnown = static_cast<int>(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC);
+  if (first > last || (flags & ~kKnown) != 0)
+    return close_range_next(first, last, flags);  // says what is wrong
+  if ((flags & static_cast<int>(CLOSE_RANGE_CLOEXEC)) == 0) end_rdma_cm(first, last);
   return close_around_ours(first, last, [flags](unsigned int from, unsigned int to) {
     return close_range_next(from, to, flags);
   });
@@ -63,6 +83,7 @@ int close_range_entry(unsigned int first, unsigned int last, int flags) {
 
 void closefrom_entry(int first) {
   const auto lowest = first < 0 ? 0U : static_cast<unsigned int>(first);
+  end_rdma_cm(lowest, kHighest);
   const auto close = [](unsigned int from, unsigned int to) {
     auto* const rest = next<"closefrom", void(int)>();
     if (to >= kHighest && rest != nullptr) {
@@ -80,11 +101,13 @@ void closefrom_entry(int first) {
 // Linux gives EBUSY for a number that is just being opened.
 int dup2_entry(int from, int to) {
   if (from != to && is_ours(to)) return refuse(EBUSY);
+  end_replaced(from, to, 0);
   auto* const function = next<"dup2", int(int, int)>();
   return function != nullptr ? function(from, to) : refuse(ENOSYS);
 }
 int dup3_entry(int from, int to, int flags) {
   if (from != to && is_ours(to)) return refuse(EBUSY);
+  end_replaced(from, to, flags);
   auto* const function = next<"dup3", int(int, int, int)>();
   return function != nullptr ? function(from, to, flags) : refuse(ENOSYS);
 }

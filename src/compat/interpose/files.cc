@@ -4,6 +4,7 @@
 // library's headers declare some of them with inline bodies, which a definition of the same name
 // would run into.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <cerrno>
@@ -12,8 +13,10 @@
 #include <cstdio>
 
 #include "compat/abi.h"
+#include "compat/cm_files.h"
 #include "compat/file_tree.h"
 #include "compat/interpose/next.h"
+#include "compat/interpose/rdma_cm.h"
 
 namespace verbena::compat::interpose {
 namespace {
@@ -47,6 +50,24 @@ R with_path_at(int folder, const char* path, Rest... rest) {
   return function(folder, redirect(path, room), rest...);
 }
 
+/// The stat functions: on a path, and on a path in a folder or on the folder's descriptor itself,
+/// for which the path is empty.
+template <real::Name kName>
+int describe(const char* path, struct stat* to) {
+  return is_cm_node(path) ? describe_cm_node(to) : with_path<kName, int>(path, to);
+}
+
+bool is_opened_rdma_cm_at(int folder, const char* path, int flags) {
+  return (flags & AT_EMPTY_PATH) != 0 && is_opened_rdma_cm(folder) &&
+         (path == nullptr || *path == '\0');
+}
+
+template <real::Name kName>
+int describe_at(int folder, const char* path, struct stat* to, int flags) {
+  if (is_cm_node(path) || is_opened_rdma_cm_at(folder, path, flags)) return describe_cm_node(to);
+  return with_path_at<kName, int>(folder, path, to, flags);
+}
+
 bool takes_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
 
 /// The mode of an open, which is there only when the flags say so.
@@ -56,6 +77,7 @@ unsigned int mode_of(int flags, va_list arguments) {
 
 template <real::Name kName>
 int open_path(const char* path, int flags, unsigned int mode) {
+  if (is_cm_node(path)) return open_cm_node(flags);
   auto* const function = next<kName, int(const char*, int, ...)>();
   if (function == nullptr) return missing<int>();
   PathRoom room;
@@ -64,6 +86,7 @@ int open_path(const char* path, int flags, unsigned int mode) {
 
 template <real::Name kName>
 int open_path_at(int folder, const char* path, int flags, unsigned int mode) {
+  if (is_cm_node(path)) return open_cm_node(flags);
   auto* const function = next<kName, int(int, const char*, int, ...)>();
   if (function == nullptr) return missing<int>();
   PathRoom room;
@@ -118,14 +141,20 @@ VERBENA_EXPORT int openat_2_entry(int folder, const char* path, int flags) __asm
 VERBENA_EXPORT int openat64_2_entry(int folder, const char* path,
                                     int flags) __asm__("__openat64_2");
 
-int open_2_entry(const char* path, int flags) { return with_path<"__open_2", int>(path, flags); }
+int open_2_entry(const char* path, int flags) {
+  if (is_cm_node(path)) return open_cm_node(flags);
+  return with_path<"__open_2", int>(path, flags);
+}
 int open64_2_entry(const char* path, int flags) {
+  if (is_cm_node(path)) return open_cm_node(flags);
   return with_path<"__open64_2", int>(path, flags);
 }
 int openat_2_entry(int folder, const char* path, int flags) {
+  if (is_cm_node(path)) return open_cm_node(flags);
   return with_path_at<"__openat_2", int>(folder, path, flags);
 }
 int openat64_2_entry(int folder, const char* path, int flags) {
+  if (is_cm_node(path)) return open_cm_node(flags);
   return with_path_at<"__openat64_2", int>(folder, path, flags);
 }
 
@@ -155,55 +184,59 @@ int scandir64_entry(const char* path, void* list, void* filter, void* order) {
 // machines its structs are those of today, and the C library has it for linked programs only, so it
 // ends in today's functions.
 
-VERBENA_EXPORT int stat_entry(const char* path, void* to) __asm__("stat");
-VERBENA_EXPORT int stat64_entry(const char* path, void* to) __asm__("stat64");
-VERBENA_EXPORT int lstat_entry(const char* path, void* to) __asm__("lstat");
-VERBENA_EXPORT int lstat64_entry(const char* path, void* to) __asm__("lstat64");
-VERBENA_EXPORT int fstatat_entry(int folder, const char* path, void* to,
+VERBENA_EXPORT int stat_entry(const char* path, struct stat* to) __asm__("stat");
+VERBENA_EXPORT int stat64_entry(const char* path, struct stat* to) __asm__("stat64");
+VERBENA_EXPORT int lstat_entry(const char* path, struct stat* to) __asm__("lstat");
+VERBENA_EXPORT int lstat64_entry(const char* path, struct stat* to) __asm__("lstat64");
+VERBENA_EXPORT int fstatat_entry(int folder, const char* path, struct stat* to,
                                  int flags) __asm__("fstatat");
-VERBENA_EXPORT int fstatat64_entry(int folder, const char* path, void* to,
+VERBENA_EXPORT int fstatat64_entry(int folder, const char* path, struct stat* to,
                                    int flags) __asm__("fstatat64");
 VERBENA_EXPORT int statx_entry(int folder, const char* path, int flags, unsigned int mask,
-                               void* to) __asm__("statx");
-VERBENA_EXPORT int xstat_entry(int version, const char* path, void* to) __asm__("__xstat");
-VERBENA_EXPORT int xstat64_entry(int version, const char* path, void* to) __asm__("__xstat64");
-VERBENA_EXPORT int lxstat_entry(int version, const char* path, void* to) __asm__("__lxstat");
-VERBENA_EXPORT int lxstat64_entry(int version, const char* path, void* to) __asm__("__lxstat64");
-VERBENA_EXPORT int fxstatat_entry(int version, int folder, const char* path, void* to,
+                               struct statx* to) __asm__("statx");
+VERBENA_EXPORT int xstat_entry(int version, const char* path, struct stat* to) __asm__("__xstat");
+VERBENA_EXPORT int xstat64_entry(int version, const char* path,
+                                 struct stat* to) __asm__("__xstat64");
+VERBENA_EXPORT int lxstat_entry(int version, const char* path, struct stat* to) __asm__("__lxstat");
+VERBENA_EXPORT int lxstat64_entry(int version, const char* path,
+                                  struct stat* to) __asm__("__lxstat64");
+VERBENA_EXPORT int fxstatat_entry(int version, int folder, const char* path, struct stat* to,
                                   int flags) __asm__("__fxstatat");
-VERBENA_EXPORT int fxstatat64_entry(int version, int folder, const char* path, void* to,
+VERBENA_EXPORT int fxstatat64_entry(int version, int folder, const char* path, struct stat* to,
                                     int flags) __asm__("__fxstatat64");
 
-int stat_entry(const char* path, void* to) { return with_path<"stat", int>(path, to); }
-int stat64_entry(const char* path, void* to) { return with_path<"stat64", int>(path, to); }
-int lstat_entry(const char* path, void* to) { return with_path<"lstat", int>(path, to); }
-int lstat64_entry(const char* path, void* to) { return with_path<"lstat64", int>(path, to); }
-int fstatat_entry(int folder, const char* path, void* to, int flags) {
-  return with_path_at<"fstatat", int>(folder, path, to, flags);
+int stat_entry(const char* path, struct stat* to) { return describe<"stat">(path, to); }
+int stat64_entry(const char* path, struct stat* to) { return describe<"stat64">(path, to); }
+int lstat_entry(const char* path, struct stat* to) { return describe<"lstat">(path, to); }
+int lstat64_entry(const char* path, struct stat* to) { return describe<"lstat64">(path, to); }
+int fstatat_entry(int folder, const char* path, struct stat* to, int flags) {
+  return describe_at<"fstatat">(folder, path, to, flags);
 }
-int fstatat64_entry(int folder, const char* path, void* to, int flags) {
-  return with_path_at<"fstatat64", int>(folder, path, to, flags);
+int fstatat64_entry(int folder, const char* path, struct stat* to, int flags) {
+  return describe_at<"fstatat64">(folder, path, to, flags);
 }
-int statx_entry(int folder, const char* path, int flags, unsigned int mask, void* to) {
+int statx_entry(int folder, const char* path, int flags, unsigned int mask, struct statx* to) {
+  if (is_cm_node(path) || is_opened_rdma_cm_at(folder, path, flags))
+    return describe_cm_node(to, mask);
   return with_path_at<"statx", int>(folder, path, flags, mask, to);
 }
-int xstat_entry(int /*version*/, const char* path, void* to) {
-  return with_path<"stat", int>(path, to);
+int xstat_entry(int /*version*/, const char* path, struct stat* to) {
+  return describe<"stat">(path, to);
 }
-int xstat64_entry(int /*version*/, const char* path, void* to) {
-  return with_path<"stat64", int>(path, to);
+int xstat64_entry(int /*version*/, const char* path, struct stat* to) {
+  return describe<"stat64">(path, to);
 }
-int lxstat_entry(int /*version*/, const char* path, void* to) {
-  return with_path<"lstat", int>(path, to);
+int lxstat_entry(int /*version*/, const char* path, struct stat* to) {
+  return describe<"lstat">(path, to);
 }
-int lxstat64_entry(int /*version*/, const char* path, void* to) {
-  return with_path<"lstat64", int>(path, to);
+int lxstat64_entry(int /*version*/, const char* path, struct stat* to) {
+  return describe<"lstat64">(path, to);
 }
-int fxstatat_entry(int /*version*/, int folder, const char* path, void* to, int flags) {
-  return with_path_at<"fstatat", int>(folder, path, to, flags);
+int fxstatat_entry(int /*version*/, int folder, const char* path, struct stat* to, int flags) {
+  return describe_at<"fstatat">(folder, path, to, flags);
 }
-int fxstatat64_entry(int /*version*/, int folder, const char* path, void* to, int flags) {
-  return with_path_at<"fstatat64", int>(folder, path, to, flags);
+int fxstatat64_entry(int /*version*/, int folder, const char* path, struct stat* to, int flags) {
+  return describe_at<"fstatat64">(folder, path, to, flags);
 }
 
 VERBENA_EXPORT int access_entry(const char* path, int mode) __asm__("access");

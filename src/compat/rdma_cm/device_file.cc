@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compat/rdma_cm/device_file.h"
+
+#include <fcntl.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/sys.h"
+#include "compat/device_table.h"
+#include "compat/errno.h"
+#include "compat/fault_signals.h"
+#include "compat/process.h"
+#include "compat/rdma_cm/agent.h"
+#include "compat/rdma_cm/commands.h"
+
+namespace verbena::compat {
+namespace {
+
+using rdma_cm::Agent;
+using rdma_cm::File;
+
+/// Which descriptors are ours, a bit for each, so that asking takes no lock. Pages of it that
+/// nobody touches cost nothing.
+constexpr std::size_t kMostDescriptors = std::size_t{1} << 20;
+constexpr std::size_t kBits = 64;
+constinit std::array<std::atomic<std::uint64_t>, kMostDescriptors / kBits> marks{};
+constinit std::atomic<std::uint32_t> marked{0};
+
+bool can_mark(int fd) { return fd >= 0 && static_cast<std::size_t>(fd) < kMostDescriptors; }
+
+void mark(int fd, bool ours) {
+  const auto number = static_cast<std::size_t>(fd);
+  const std::uint64_t bit = std::uint64_t{1} << (number % kBits);
+  if (ours) {
+    marks[number / kBits].fetch_or(bit);
+    marked.fetch_add(1);
+  } else {
+    marks[number / kBits].fetch_and(~bit);
+    marked.fetch_sub(1);
+  }
+}
+
+std::shared_ptr<File> find_file(Agent& agent, int fd) {
+  const std::scoped_lock lock(agent);
+  rdma_cm::renew_after_fork(agent);
+  const auto found = agent.files.find(fd);
+  return found == agent.files.end() ? nullptr : found->second;
+}
+
+/// An eventfd as `flags` of open(2) want it.
+Result<std::unique_ptr<nic::EventfdNotifier>> make_notifier(int flags) {
+  auto made = VERBENA_TRY(nic::EventfdNotifier::create());
+  const int fd = made->descriptor();
+  if ((flags & O_CLOEXEC) == 0) sys::fcntl(fd, F_SETFD, 0L);
+  if ((flags & O_NONBLOCK) != 0) sys::fcntl(fd, F_SETFL, sys::fcntl(fd, F_GETFL) | O_NONBLOCK);
+  return std::unique_ptr<nic::EventfdNotifier>(
+      static_cast<nic::EventfdNotifier*>(made.release()));
+}
+
+void close_file(Agent& agent, File& file) {
+  if (file.generation != agent.generation) return;
+  for (;;) {
+    const auto left =
+        agent.ids.select([&](const rdma_cm::Id& id) { return id.file == &file && id.seen; });
+    if (left.empty()) return;
+    rdma_cm::destroy_id(agent, *left.front());
+  }
+}
+
+}  // namespace
+
+Result<int> open_rdma_cm(int flags) {
+  const std::span<Device* const> all = VERBENA_TRY(devices());
+  if (all.empty()) return fail(std::errc::no_such_device, "there is no device");
+  watch_faults();
+  auto notifier = VERBENA_TRY(make_notifier(flags));
+  const int fd = notifier->descriptor();
+  if (!can_mark(fd)) return fail(std::errc::too_many_files_open);
+  Agent& agent = rdma_cm::agent();
+  const std::scoped_lock lock(agent);
+  rdma_cm::renew_after_fork(agent);
+  agent.random = Random(all.front()->host->random());
+  auto file = std::make_shared<File>(std::move(notifier), *all.front()->host, agent.generation);
+  // A program that closed the descriptor past us has its ids still.
+  auto& place = agent.files[fd];
+  if (place == nullptr) {
+    mark(fd, true);
+  } else {
+    close_file(agent, *place);
+    place->closed = true;
+    place->notifier->leave_open();
+  }
+  place = std::move(file);
+  return fd;
+}
+
+bool is_rdma_cm(int fd) {
+  if (marked.load(std::memory_order_relaxed) == 0 || !can_mark(fd)) return false;
+  const auto number = static_cast<std::size_t>(fd);
+  return (marks[number / kBits].load() >> (number % kBits) & 1) != 0;
+}
+
+ssize_t write_rdma_cm(int fd, const void* data, std::size_t size) {
+  Agent& agent = rdma_cm::agent();
+  const int status = minus_one_after_waiting("rdma_cm", [&]() -> Result<void> {
+    const std::shared_ptr<File> file = find_file(agent, fd);
+    if (file == nullptr) return fail(std::errc::bad_file_descriptor);
+    if (is_dead(file->generation))
+      return fail(std::errc::io_error, "the channel was opened by the parent process");
+    return rdma_cm::run_command(agent, file, data, size);
+  });
+  return status == 0 ? static_cast<ssize_t>(size) : -1;
+}
+
+void close_rdma_cm(int fd) {
+  Agent& agent = rdma_cm::agent();
+  const std::scoped_lock lock(agent);
+  rdma_cm::renew_after_fork(agent);
+  const auto found = agent.files.find(fd);
+  if (found == agent.files.end()) return;
+  const std::shared_ptr<File> file = found->second;
+  close_file(agent, *file);
+  agent.files.erase(found);
+  mark(fd, false);
+  file->closed = true;
+  // Whoever waits there hears of it, and the descriptor is the caller's from now on.
+  if (!is_dead(file->generation)) file->notifier->signal();
+  file->notifier->leave_open();
+}
+
+}  // namespace verbena::compat
