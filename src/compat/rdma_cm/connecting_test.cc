@@ -6,7 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string_view>
+#include <thread>
 
 #include "compat/rdma_cm/test_channel.h"
 
@@ -211,6 +213,7 @@ TEST_F(Connecting, FullBacklogTakesNoMore) {
   EXPECT_EQ(client_.connect(first, parameters(1)), 0);
   EXPECT_TRUE(server_.wait(30'000));
   EXPECT_EQ(client_.connect(second, parameters(2)), 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_EQ(server_.expect(Happened::kConnectRequest).param.conn.qp_num, 1U);
   EXPECT_FALSE(server_.wait(200));  // until it is sent again
   EXPECT_EQ(server_.destroy(listener), 0);

@@ -33,6 +33,18 @@ Result<void> hand_over(File& file, const Request& request, std::uint64_t to) {
   return {};
 }
 
+Result<void> interrupted(nic::Waited waited) {
+  return fail(waited == nic::Waited::kInterrupted ? std::errc::interrupted
+                                                  : std::errc::resource_deadlock_would_occur);
+}
+
+/// A thread that waits for events of a channel that another one closes waits on, as in the kernel:
+/// programs end with such a thread, and would take its return for an error.
+Result<void> wait_for_signal(nic::Host& host) {
+  const auto silent = VERBENA_TRY(host.make_notifier());
+  return interrupted(host.wait([] { return false; }, silent.get()));
+}
+
 }  // namespace
 
 rdma_ucm_event_resp telling(const Telling& telling) {
@@ -79,26 +91,21 @@ void move_events(File& from, File& to, const Id& id) {
 Result<void> get_event(Agent& agent, const std::shared_ptr<File>& file, const Request& request) {
   const auto command = VERBENA_TRY(request.read_with_room<rdma_ucm_get_event>(kSmallestEvent));
   Result<void> result;
+  bool closed = false;
   const auto ready = [&] {
     const std::scoped_lock lock(agent);
-    if (file->closed) {
-      result = fail(std::errc::bad_file_descriptor);
-      return true;
-    }
-    if (file->events.empty()) return false;
+    closed = file->closed;
+    if (closed || file->events.empty()) return closed;
     result = hand_over(*file, request, command.response);
     return true;
   };
   if (!file->notifier->blocking()) {
     if (!ready()) return fail(std::errc::resource_unavailable_try_again);
-    return result;
+    return closed ? fail(std::errc::bad_file_descriptor) : result;
   }
-  switch (file->host.wait(ready, file->notifier.get())) {
-    case nic::Waited::kReady: return result;
-    case nic::Waited::kInterrupted: return fail(std::errc::interrupted);
-    case nic::Waited::kDeadlock: break;
-  }
-  return fail(std::errc::resource_deadlock_would_occur);
+  const nic::Waited waited = file->host.wait(ready, file->notifier.get());
+  if (waited == nic::Waited::kReady && closed) return wait_for_signal(file->host);
+  return waited == nic::Waited::kReady ? result : interrupted(waited);
 }
 
 }  // namespace verbena::compat::rdma_cm

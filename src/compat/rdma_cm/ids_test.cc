@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <thread>
 
 #include "compat/rdma_cm/test_channel.h"
@@ -220,15 +222,39 @@ TEST_F(Ids, EventsAreWaitedForUnlessTheDescriptorSaysNo) {
   later.join();
 }
 
-TEST_F(Ids, ClosedChannelLetsGoOfWhoWaits) {
-  std::thread later([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    close_rdma_cm(channel_.fd);
+/// For a signal that only interrupts.
+void nothing(int) {}
+
+TEST_F(Ids, WhoWaitsForEventsOfAClosedChannelWaitsOn) {
+  struct sigaction action{};
+  action.sa_handler = &nothing;
+  struct sigaction before{};
+  ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);
+  const int fd = channel_.fd;
+  std::atomic<bool> returned = false;
+  std::thread waiting([fd, &returned] {
+    rdma_ucm_event_resp event{};
+    const struct {
+      rdma_ucm_cmd_hdr header{.cmd = RDMA_USER_CM_CMD_GET_EVENT,
+                              .in = sizeof(rdma_ucm_get_event),
+                              .out = sizeof(rdma_ucm_event_resp)};
+      rdma_ucm_get_event command;
+    } all{.command = {.response = reinterpret_cast<std::uint64_t>(&event)}};
+    EXPECT_EQ(write_rdma_cm(fd, &all, sizeof all), -1);
+    EXPECT_EQ(errno, EINTR);
+    returned = true;
   });
-  rdma_ucm_event_resp event{};
-  EXPECT_EQ(channel_.next(event), EBADF);
-  later.join();
-  EXPECT_FALSE(is_rdma_cm(channel_.fd));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  channel_.close();
+  EXPECT_FALSE(is_rdma_cm(fd));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(returned);
+  while (!returned) {
+    ::pthread_kill(waiting.native_handle(), SIGUSR1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  waiting.join();
+  ASSERT_EQ(::sigaction(SIGUSR1, &before, nullptr), 0);
 }
 
 TEST_F(Ids, DescriptorsAreKnown) {
