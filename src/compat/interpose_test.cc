@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interposer in other programs: files of devices, dlopen, and what is left behind (nothing).
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <rdma/rdma_user_cm.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -60,6 +68,18 @@ TEST_F(PreloadTest, ProgramsReadTheFilesOfADevice) {
   EXPECT_NE(preloaded("cat /sys/class/infiniband/other0/node_type").status, 0);
 }
 
+TEST_F(PreloadTest, ProgramsReadTheFilesOfRdmaCm) {
+  EXPECT_EQ(preloaded("stat -c '%F %a' /dev/infiniband/rdma_cm").text,
+            "character special file 666\n");
+  EXPECT_EQ(preloaded("test -w /dev/infiniband/rdma_cm").status, 0);
+  EXPECT_NE(preloaded("ls /dev/infiniband").text.find("rdma_cm\n"), std::string::npos);
+  EXPECT_EQ(preloaded("cat /sys/class/misc/rdma_cm/abi_version").text, "4\n");
+  const std::string number = preloaded("cat /sys/class/misc/rdma_cm/dev").text;
+  EXPECT_EQ(number.substr(0, 3), "10:") << number;
+  EXPECT_EQ(preloaded("ls /sys/class/infiniband/vrb0/device/net/").text, "lo\n");
+  EXPECT_EQ(preloaded("cat /sys/class/infiniband/vrb0/device/net/lo/ifindex").text, "1\n");
+}
+
 TEST_F(PreloadTest, NothingIsLeftBehind) {
   EXPECT_EQ(preloaded("cat /sys/class/infiniband/vrb0/node_type").status, 0);
   EXPECT_EQ(folder.entries(), 0U);
@@ -91,6 +111,15 @@ TEST_F(PreloadTest, TheSecondFormServesProgramsByItself) {
   EXPECT_NE(output.text.find("vrb0"), std::string::npos) << output.text;
 }
 
+TEST_F(PreloadTest, ByTheSecondFormLibrdmacmFindsTheDevice) {
+  const Output output =
+      testing::run("env -u VERBENA_ADDR VERBENA_CONFIG= LD_LIBRARY_PATH=" VERBENA_LIBRARY_DIR
+                   "/verbs timeout 20 rping -c -a 127.0.0.1 -p 9 2>&1");
+  if (output.status == 127 << 8) GTEST_SKIP() << "no rping on this machine";
+  EXPECT_EQ(output.text.find("failed to create RDMA CM event channel"), std::string::npos)
+      << output.text;
+}
+
 /// Runs again inside a process with the interposer, which the test above starts.
 class InsidePreload : public ::testing::Test {
  protected:
@@ -118,6 +147,120 @@ TEST_F(InsidePreload, DlopenGivesTheSecondForm) {
     reinterpret_cast<decltype(&ibv_free_device_list)>(::dlsym(handle, "ibv_free_device_list"))(
         list);
   }
+}
+
+constexpr const char* kRdmaCm = "/dev/infiniband/rdma_cm";
+
+int open_rdma_cm_node(int flags = 0) {
+  const int fd = ::open(kRdmaCm, O_RDWR | O_CLOEXEC | flags);
+  EXPECT_GE(fd, 0);
+  return fd;
+}
+
+/// What the device says to a write that is no command: EINVAL. 0 for a file that takes it.
+int answer_of(int fd) { return ::write(fd, "0123456", 7) < 0 ? errno : 0; }
+
+// What librdmacm's open_cdev() and check_abi_version() ask.
+TEST_F(InsidePreload, RdmaCmIsACharacterDevice) {
+  const int fd = open_rdma_cm_node();
+  struct stat by_descriptor{};
+  struct stat by_path{};
+  struct stat at_descriptor{};
+  struct statx extended{};
+  ASSERT_EQ(::fstat(fd, &by_descriptor), 0);
+  ASSERT_EQ(::lstat(kRdmaCm, &by_path), 0);
+  ASSERT_EQ(::fstatat(fd, "", &at_descriptor, AT_EMPTY_PATH), 0);
+  ASSERT_EQ(::statx(AT_FDCWD, kRdmaCm, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &extended), 0);
+  for (const struct stat& seen : {by_descriptor, by_path, at_descriptor}) {
+    EXPECT_TRUE(S_ISCHR(seen.st_mode));
+    EXPECT_EQ(seen.st_rdev, by_descriptor.st_rdev);
+    EXPECT_EQ(major(seen.st_rdev), 10U);
+  }
+  EXPECT_TRUE(S_ISCHR(extended.stx_mode));
+  EXPECT_EQ(makedev(extended.stx_rdev_major, extended.stx_rdev_minor), by_descriptor.st_rdev);
+  EXPECT_EQ(::access(kRdmaCm, R_OK | W_OK), 0);
+  EXPECT_EQ(::close(fd), 0);
+}
+
+TEST_F(InsidePreload, AWriteToRdmaCmIsACommand) {
+  const int fd = open_rdma_cm_node();
+  rdma_ucm_create_id_resp response{.id = 0xFFFFFFFF};
+  struct {
+    rdma_ucm_cmd_hdr header{RDMA_USER_CM_CMD_CREATE_ID, sizeof body, sizeof response};
+    rdma_ucm_create_id body{};
+  } command;
+  command.body.response = reinterpret_cast<std::uintptr_t>(&response);
+  command.body.ps = RDMA_PS_TCP;
+  EXPECT_EQ(::write(fd, &command, sizeof command), ssize_t{sizeof command});
+  EXPECT_NE(response.id, 0xFFFFFFFF);
+  const iovec twice[] = {{&command, sizeof command}, {&command, sizeof command}};
+  EXPECT_EQ(::writev(fd, twice, 2), ssize_t{2 * sizeof command});
+  EXPECT_EQ(answer_of(fd), EINVAL);
+  pollfd events{.fd = fd, .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&events, 1, 0), 0);
+  EXPECT_EQ(::close(fd), 0);
+  EXPECT_EQ(answer_of(fd), EBADF);
+}
+
+TEST_F(InsidePreload, RdmaCmEndsWithItsDescriptor) {
+  const int file = ::open("/dev/null", O_WRONLY);
+  // The number is another file's then, which takes what is written.
+  int fd = open_rdma_cm_node();
+  EXPECT_EQ(::dup2(-1, fd), -1);
+  EXPECT_EQ(::dup3(file, fd, O_APPEND), -1);
+  EXPECT_EQ(answer_of(fd), EINVAL) << "is still there when nothing took its place";
+  EXPECT_EQ(::dup2(file, fd), fd);
+  EXPECT_EQ(answer_of(fd), 0);
+  EXPECT_EQ(::close(fd), 0);
+
+  fd = open_rdma_cm_node();
+  EXPECT_EQ(::dup3(file, fd, O_CLOEXEC), fd);
+  EXPECT_EQ(answer_of(fd), 0);
+  EXPECT_EQ(::close(fd), 0);
+
+  fd = open_rdma_cm_node();
+  const auto number = static_cast<unsigned int>(fd);
+  EXPECT_EQ(::close_range(number, number, CLOSE_RANGE_CLOEXEC), 0);
+  EXPECT_EQ(answer_of(fd), EINVAL);
+  EXPECT_EQ(::close_range(number, ~0U, 0), 0);
+  EXPECT_EQ(answer_of(fd), EBADF);
+  EXPECT_EQ(open_rdma_cm_node(), fd);
+  ::closefrom(fd);
+  EXPECT_EQ(answer_of(fd), EBADF);
+  EXPECT_EQ(::dup2(file, fd), fd);
+  EXPECT_EQ(answer_of(fd), 0);
+}
+
+// Python's subprocess closes all descriptors in such a child.
+TEST_F(InsidePreload, AChildInItsParentsMemoryEndsNothing) {
+  const int fd = open_rdma_cm_node();
+  const pid_t child = ::vfork();
+  if (child == 0) {
+    ::close(fd);
+    ::closefrom(3);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(answer_of(fd), EINVAL);
+  EXPECT_EQ(::close(fd), 0);
+}
+
+TEST_F(InsidePreload, AForkedChildOpensRdmaCmAnew) {
+  const int fd = open_rdma_cm_node();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool dead = answer_of(fd) == EIO;
+    ::close(fd);
+    const bool free = answer_of(fd) == EBADF;
+    const bool works = answer_of(open_rdma_cm_node()) == EINVAL;
+    ::_exit(dead && free && works ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(answer_of(fd), EINVAL);
+  EXPECT_EQ(::close(fd), 0);
 }
 
 TEST_F(InsidePreload, OtherLibrariesOpenAsBefore) {

@@ -149,6 +149,8 @@ Result<Qp*> create_from_extended(ibv_context* context, ibv_qp_init_attr_ex& attr
   if (attr.qp_type == IBV_QPT_XRC_RECV) {
     Qp* const target = VERBENA_TRY(create_target(context, attr));
     attr.cap = target->init.cap;
+    // It has no use for one, but librdmacm looks there for the one that its id has.
+    if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) != 0) target->qp_base.pd = attr.pd;
     return target;
   }
   if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || !is_here(context, attr.pd))

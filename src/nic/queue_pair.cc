@@ -56,11 +56,16 @@ struct SendSizes {
 /// more.
 constexpr std::uint32_t kRendezvous = 32;
 
+/// Bytes of inline data that are granted unasked: what a card has room for in place of a reference
+/// to memory. rdma_xclient asks for none and sends as many.
+constexpr std::uint32_t kLeastInline = 16;
+
 /// A queue of size zero is asked for by programs that never post to it; one slot is granted.
 [[nodiscard]] SendSizes send_sizes_of(const QpInit& init) {
   if (init.srq != nullptr && init.srq->has_tags())
     return {2 * kRendezvous, engine::kRendezvousPieces, engine::kRendezvousInline};
-  return {std::max(init.max_send_wr, 1U), std::max(init.max_send_sge, 1U), init.max_inline};
+  return {std::max(init.max_send_wr, 1U), std::max(init.max_send_sge, 1U),
+          std::max(init.max_inline, kLeastInline)};
 }
 
 /// Where its queues have their memory: a parent domain may say.

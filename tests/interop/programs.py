@@ -268,7 +268,7 @@ def run_as_nobody(script, build, arguments):
         (copy / "build").mkdir()
         for part in ("bin/verbena", "bin/verbs_check", "bin/verbs_check_linked", "bin/wire_check",
                      "bin/lost_memory", "bin/process_life", "bin/async_events", "bin/each_verb",
-                     "bin/multicast", "bin/raw_frames", "lib"):
+                     "bin/multicast", "bin/raw_frames", "bin/verbs_cm", "lib"):
             source, target = build / part, copy / "build" / part
             target.parent.mkdir(exist_ok=True)
             if source.is_dir():
@@ -285,12 +285,13 @@ def run_as_nobody(script, build, arguments):
 
 
 def counted(words):
-    """Runs a script that prints its counts last, passes its output on, and returns passed, failed."""
+    """Runs a script that prints its counts last, passes its output on, and returns passed, failed and
+    skipped."""
     counts = None
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     for line in process.stdout:
-        counts = re.fullmatch(r"(\d+) passed, (\d+) failed\n", line)
+        counts = re.fullmatch(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\n", line)
         if not counts:
             print(line, end="", flush=True)
     process.wait()
-    return (int(counts[1]), int(counts[2])) if counts else (0, 1)
+    return tuple(int(count or 0) for count in counts.groups()) if counts else (0, 1, 0)

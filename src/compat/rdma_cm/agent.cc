@@ -25,7 +25,8 @@ void look_at_addresses(Agent& agent, Port& port) {
     return id.port == &port && nic::index_of(before, id.source.address) &&
            !nic::index_of(gids, id.source.address);
   };
-  for (Id* const id : agent.ids.select(lost)) tell(*id, telling({.what = Happened::kAddressChange}));
+  for (Id* const id : agent.ids.select(lost))
+    tell(*id, telling({.what = Happened::kAddressChange}));
 }
 
 /// The device is broken: whose were bound to it are told, and are good for nothing but their end.
@@ -95,9 +96,8 @@ std::uint32_t destroy_id(Agent& agent, Id& id) {
   for (const QueuedEvent& event : id.file->events) {
     if (event.id == &id && event.request != nullptr) unseen.push_back(event.request);
   }
-  purge_events(*id.file, [&](const QueuedEvent& event) {
-    return event.id == &id || event.request == &id;
-  });
+  purge_events(*id.file,
+               [&](const QueuedEvent& event) { return event.id == &id || event.request == &id; });
   for (Id* const request : unseen) destroy_id(agent, *request);
   forget_multicasts(agent, id);
   abandon_connection(id);

@@ -68,8 +68,7 @@ class Agent {
 [[nodiscard]] Result<Id*> find_id(const Agent& agent, const File& file, std::uint32_t number);
 /// The same, bound to a device: else invalid_argument.
 [[nodiscard]] Result<Id*> find_bound_id(const Agent& agent, const File& file, std::uint32_t number);
-[[nodiscard]] Result<Id*> add_id(Agent& agent, File& file, wire::PortSpace space,
-                                 ibv_qp_type type);
+[[nodiscard]] Result<Id*> add_id(Agent& agent, File& file, wire::PortSpace space, ibv_qp_type type);
 /// With its events, groups and what it listens for; its connection is ended in order. Returns how
 /// many of its events the program has taken.
 std::uint32_t destroy_id(Agent& agent, Id& id);

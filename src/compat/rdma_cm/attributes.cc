@@ -33,12 +33,11 @@ void for_init(const Id& id, ib_uverbs_qp_attr& to) {
 }
 
 void for_rtr(const Id& id, ib_uverbs_qp_attr& to) {
-  to.ah_attr = to_address_vector(id, *id.route);
-  to.path_mtu = id.route->mtu;
+  to.ah_attr = to_address_vector(id, id.route);
+  to.path_mtu = id.route.mtu;
   to.dest_qp_num = id.agreement.remote_qp;
   to.rq_psn = id.psn;
-  to.qp_attr_mask =
-      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+  to.qp_attr_mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
   if (id.qp_type != IBV_QPT_RC && id.qp_type != IBV_QPT_XRC_RECV) return;
   to.max_dest_rd_atomic = id.agreement.responder_resources;
   to.min_rnr_timer = 0;
@@ -49,7 +48,7 @@ void for_rts(const Id& id, ib_uverbs_qp_attr& to) {
   to.sq_psn = id.agreement.send_psn;
   to.qp_attr_mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
   if (id.qp_type == IBV_QPT_UC) return;
-  to.timeout = id.agreement.timeout;
+  to.timeout = id.ack_timeout.value_or(id.agreement.timeout);
   to.qp_attr_mask |= IBV_QP_TIMEOUT;
   if (id.qp_type == IBV_QPT_XRC_RECV) return;
   to.retry_cnt = id.agreement.retry_count;
@@ -77,7 +76,7 @@ bool may(std::optional<cm::State> state, std::uint32_t to) {
 Result<void> with_connection(const Id& id, ib_uverbs_qp_attr& to) {
   const auto state =
       ask(*id.port, [&](cm::Manager& manager, Time) { return manager.state(id.connection); });
-  if (!may(state, to.qp_state) || !id.route)
+  if (!may(state, to.qp_state) || !id.has_route)
     return fail(std::errc::invalid_argument, "the connection is not in a state for that");
   switch (to.qp_state) {
     case IBV_QPS_INIT: for_init(id, to); return {};
@@ -91,8 +90,7 @@ Result<void> with_connection(const Id& id, ib_uverbs_qp_attr& to) {
 
 Result<void> init_qp_attributes(Agent& agent, File& file, const Request& request) {
   ib_uverbs_qp_attr response{};
-  const auto command =
-      VERBENA_TRY(request.read_with_room<rdma_ucm_init_qp_attr>(sizeof response));
+  const auto command = VERBENA_TRY(request.read_with_room<rdma_ucm_init_qp_attr>(sizeof response));
   if (command.qp_state > IBV_QPS_ERR) return fail(std::errc::invalid_argument, "no such state");
   Id& id = *VERBENA_TRY(find_bound_id(agent, file, command.id));
   response.qp_state = command.qp_state;

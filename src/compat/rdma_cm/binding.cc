@@ -34,8 +34,7 @@ void give_back(std::vector<Reservation>& reservations) {
 }
 
 /// The same port at all of them; `entry.port` is told when it was any.
-Result<std::vector<Reservation>> reserve_at(const std::vector<Port*>& ports,
-                                            cm::PortEntry& entry) {
+Result<std::vector<Reservation>> reserve_at(const std::vector<Port*>& ports, cm::PortEntry& entry) {
   std::vector<Reservation> reservations;
   for (Port* const port : ports) {
     const auto bound = port->services->ports().bind(entry);
@@ -89,8 +88,7 @@ Result<void> listen_id(Agent& agent, Id& id, std::uint32_t backlog) {
 }  // namespace
 
 Result<void> bind_id(Agent& agent, Id& id, const Endpoint& source) {
-  if (id.state != IdState::kIdle)
-    return fail(std::errc::invalid_argument, "the id has an address");
+  if (id.state != IdState::kIdle) return fail(std::errc::invalid_argument, "the id has an address");
   if (id.space == wire::PortSpace::kIpoib)
     return fail(std::errc::invalid_argument, "there is no IPoIB on Ethernet");
   if (source.address.is_link_local() && source.scope == 0)

@@ -77,7 +77,8 @@ struct Id {
   /// The device that it is bound to; null while it is bound to none, or to all.
   Port* port = nullptr;
   std::vector<Reservation> reservations{};
-  std::optional<Route> route{};
+  bool has_route = false;  ///< `route` is known
+  Route route{};
 
   // Options.
   bool reuse_address = false;

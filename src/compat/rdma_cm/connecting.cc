@@ -41,10 +41,10 @@ wire::CmReq make_request(const Id& id, const rdma_ucm_conn_param& asked) {
       .transport = transport_of(id.qp_type),
       .end_to_end_flow_control = asked.flow_control != 0,
       .starting_psn = id.psn,
-      .path_mtu = id.route->mtu,
-      .extended_transport =
-          transport_of(id.qp_type) == wire::CmTransport::kExtended ? wire::kCmExtendedXrc
-                                                                   : std::uint8_t{0},
+      .path_mtu = id.route.mtu,
+      .extended_transport = transport_of(id.qp_type) == wire::CmTransport::kExtended
+                                ? wire::kCmExtendedXrc
+                                : std::uint8_t{0},
   };
   if (receives) {
     request.responder_resources = asked.responder_resources;
@@ -52,16 +52,16 @@ wire::CmReq make_request(const Id& id, const rdma_ucm_conn_param& asked) {
   }
   request.retry_count = retries(asked.retry_count);
   request.rnr_retry_count = retries(asked.rnr_retry_count);
-  request.primary.packet_rate = id.route->rate;
-  request.primary.service_level = id.route->service_level;
-  request.primary.local_ack_timeout = ack_timeout(kAckDelay, id.route->packet_lifetime);
+  request.primary.packet_rate = id.route.rate;
+  request.primary.service_level = id.route.service_level;
+  request.primary.local_ack_timeout = ack_timeout(kAckDelay, id.route.packet_lifetime);
   return request;
 }
 
 Result<void> connect_id(Id& id, const rdma_ucm_conn_param& asked) {
   wire::CmReq request = make_request(id, asked);
   VERBENA_TRY(fill_request_data(id, asked, request.private_data));
-  const wire::Path path = to_path(*id.route);
+  const wire::Path path = to_path(id.route);
   id.connection = VERBENA_TRY(ask(*id.port, [&](cm::Manager& manager, Time now) {
     return manager.connect(path, request, now);
   }));
@@ -70,7 +70,7 @@ Result<void> connect_id(Id& id, const rdma_ucm_conn_param& asked) {
                   .initiator_depth = asked.initiator_depth,
                   .retry_count = request.retry_count,
                   .rnr_retry_count = request.rnr_retry_count,
-                  .timeout = static_cast<std::uint8_t>(id.route->packet_lifetime + 1)};
+                  .timeout = static_cast<std::uint8_t>(id.route.packet_lifetime + 1)};
   return {};
 }
 
@@ -93,9 +93,8 @@ Result<void> accept_id(Id& id, const rdma_ucm_conn_param& asked) {
 }
 
 Result<void> confirm_id(const Id& id) {
-  return ask(*id.port, [&](cm::Manager& manager, Time) {
-    return manager.confirm(id.connection, {});
-  });
+  return ask(*id.port,
+             [&](cm::Manager& manager, Time) { return manager.confirm(id.connection, {}); });
 }
 
 Result<void> reject_id(Id& id, wire::RejectReason reason, const rdma_ucm_reject& command) {

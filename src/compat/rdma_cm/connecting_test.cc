@@ -102,10 +102,10 @@ TEST_F(Connecting, BothSidesAreToldWhatTheirQueuePairsNeed) {
   const std::uint32_t server = request(client).id;
   ib_uverbs_qp_attr passive{};
   ASSERT_EQ(server_.attributes(server, IBV_QPS_RTR, passive), 0);
-  EXPECT_EQ(passive.qp_attr_mask,
-            static_cast<unsigned>(IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                                  IBV_QP_MIN_RNR_TIMER));
+  EXPECT_EQ(
+      passive.qp_attr_mask,
+      static_cast<unsigned>(IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                            IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
   EXPECT_EQ(passive.dest_qp_num, 0x123U);
   EXPECT_EQ(passive.ah_attr.is_global, 1);
   EXPECT_EQ(passive.ah_attr.port_num, 1);

@@ -33,7 +33,7 @@ bool set_queue_key(Id& id, std::uint32_t key) {
 Result<void> request_service(Id& id, const rdma_ucm_conn_param& asked) {
   wire::CmSidrReq request{.service_id = wire::service_id(id.space, id.destination.port)};
   VERBENA_TRY(fill_request_data(id, asked, request.private_data));
-  const wire::Path path = to_path(*id.route);
+  const wire::Path path = to_path(id.route);
   id.connection = VERBENA_TRY(ask(*id.port, [&](cm::Manager& manager, Time now) {
     return manager.resolve(path, request, now);
   }));

@@ -17,8 +17,8 @@ namespace verbena::compat::rdma_cm {
 
 /// Copies a command's private data into a message's; invalid_argument when it does not fit.
 template <typename Command, std::size_t kSize>
-[[nodiscard]] Result<void> copy_private_data(const Command& command,
-                                             wire::PrivateData<kSize>& to, std::size_t at = 0) {
+[[nodiscard]] Result<void> copy_private_data(const Command& command, wire::PrivateData<kSize>& to,
+                                             std::size_t at = 0) {
   const std::size_t size = command.private_data_len;
   if (size > kSize - at)
     return fail(std::errc::invalid_argument, "the private data does not fit the message");

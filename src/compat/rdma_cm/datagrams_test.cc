@@ -35,8 +35,8 @@ TEST_F(Datagrams, ServiceTellsItsQueuePair) {
   ib_uverbs_qp_attr attributes{};
   EXPECT_EQ(client_.attributes(client, IBV_QPS_INIT, attributes), 0);
   EXPECT_EQ(attributes.qkey, kQueueKey);
-  EXPECT_EQ(attributes.qp_attr_mask, static_cast<unsigned>(IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-                                                           IBV_QP_PORT | IBV_QP_QKEY));
+  EXPECT_EQ(attributes.qp_attr_mask,
+            static_cast<unsigned>(IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY));
   EXPECT_EQ(client_.connect(client, parameters(0x11, std::string(181, 'x'))), EINVAL);
   EXPECT_EQ(client_.connect(client, parameters(0x11, "hello")), 0);
   const rdma_ucm_event_resp request = server_.expect(Happened::kConnectRequest);

@@ -58,8 +58,7 @@ Result<std::unique_ptr<nic::EventfdNotifier>> make_notifier(int flags) {
   const int fd = made->descriptor();
   if ((flags & O_CLOEXEC) == 0) sys::fcntl(fd, F_SETFD, 0L);
   if ((flags & O_NONBLOCK) != 0) sys::fcntl(fd, F_SETFL, sys::fcntl(fd, F_GETFL) | O_NONBLOCK);
-  return std::unique_ptr<nic::EventfdNotifier>(
-      static_cast<nic::EventfdNotifier*>(made.release()));
+  return std::unique_ptr<nic::EventfdNotifier>(static_cast<nic::EventfdNotifier*>(made.release()));
 }
 
 void close_file(Agent& agent, File& file) {

@@ -70,8 +70,7 @@ void tell_request(Id& listener, Id& request, rdma_ucm_event_resp response) {
 void tell_multicast(Multicast& multicast, rdma_ucm_event_resp response) {
   response.uid = multicast.uid;
   response.id = multicast.number;
-  queue(*multicast.id->file,
-        {.id = multicast.id, .multicast = &multicast, .response = response});
+  queue(*multicast.id->file, {.id = multicast.id, .multicast = &multicast, .response = response});
 }
 
 void purge_events(File& file, const std::function<bool(const QueuedEvent&)>& unwanted) {

@@ -93,6 +93,7 @@ void take_connect_request(Agent& agent, Port& port, Id& listener, const cm::Even
     return;
   }
   id->route = route_of(request, event.path);
+  id->has_route = true;
   agree(*id, request);
   rdma_ucm_event_resp response = telling({.what = Happened::kConnectRequest});
   response.param.conn = parameters_of(request, request.local_qp);
@@ -115,14 +116,13 @@ void take_service_request(Agent& agent, Port& port, Id& listener, const cm::Even
 }
 
 void take_reply(Id& id, const wire::CmRep& reply) {
-  const std::uint32_t remote_qp =
-      id.qp_type == IBV_QPT_XRC_SEND ? reply.local_eec : reply.local_qp;
+  const std::uint32_t remote_qp = id.qp_type == IBV_QPT_XRC_SEND ? reply.local_eec : reply.local_qp;
   id.agreement.remote_qp = remote_qp;
   id.agreement.send_psn = reply.starting_psn;
   id.agreement.responder_resources = reply.initiator_depth;
   id.agreement.initiator_depth = reply.responder_resources;
   id.agreement.rnr_retry_count = reply.rnr_retry_count;
-  id.agreement.timeout = ack_timeout(reply.target_ack_delay, id.route->packet_lifetime);
+  id.agreement.timeout = ack_timeout(reply.target_ack_delay, id.route.packet_lifetime);
   rdma_ucm_event_resp response = telling({.what = Happened::kConnectResponse});
   response.param.conn = parameters_of(reply, remote_qp);
   set_private_data(response.param.conn, reply.private_data);
@@ -140,7 +140,7 @@ void take_service_reply(Id& id, const wire::CmSidrRep& reply) {
     response = telling({.what = Happened::kEstablished});
     response.param.ud.qp_num = reply.qp;
     response.param.ud.qkey = reply.qkey;
-    response.param.ud.ah_attr = to_address_vector(id, *id.route);
+    response.param.ud.ah_attr = to_address_vector(id, id.route);
   }
   set_private_data(response.param.ud, reply.private_data);
   tell(id, response);
@@ -162,9 +162,8 @@ void take_end(Id& id, const cm::Event& event) {
   switch (event.kind) {
     case cm::EventKind::kRejected: {
       const auto& rejection = std::get<wire::CmRej>(event.message);
-      rdma_ucm_event_resp response =
-          telling({.what = Happened::kRejected,
-                   .status = static_cast<std::int32_t>(rejection.reason)});
+      rdma_ucm_event_resp response = telling(
+          {.what = Happened::kRejected, .status = static_cast<std::int32_t>(rejection.reason)});
       set_private_data(response.param.conn, rejection.private_data);
       return tell(id, response);
     }
@@ -173,8 +172,7 @@ void take_end(Id& id, const cm::Event& event) {
       id.state = IdState::kDisconnect;
       return tell(id, telling({.what = Happened::kDisconnected,
                                .status = unanswered(event) ? -ETIMEDOUT : 0}));
-    default:
-      return tell(id, telling({.what = Happened::kUnreachable, .status = -ETIMEDOUT}));
+    default: return tell(id, telling({.what = Happened::kUnreachable, .status = -ETIMEDOUT}));
   }
 }
 

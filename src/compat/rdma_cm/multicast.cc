@@ -26,7 +26,8 @@ Result<void> join_group(Agent& agent, File& file, const Request& request, const 
   if (!id.datagrams()) return fail(std::errc::invalid_argument, "groups are for datagrams");
   if (id.state != IdState::kAddressBound && id.state != IdState::kAddressResolved)
     return fail(std::errc::invalid_argument, "the id is not in a state to join groups");
-  if (group.is_zero()) return fail(std::errc::invalid_argument, "any address is no group");
+  if (group.is_zero() || group.is_ipv4() != id.source.address.is_ipv4())
+    return fail(std::errc::invalid_argument, "no group of the device's IP version");
   auto made = std::make_unique<Multicast>();
   made->uid = wish.uid;
   made->id = &id;
@@ -49,8 +50,8 @@ Result<void> join_group(Agent& agent, File& file, const Request& request, const 
 }  // namespace
 
 Result<void> join_ip(Agent& agent, File& file, const Request& request) {
-  const auto command = VERBENA_TRY(
-      request.read_with_room<rdma_ucm_join_ip_mcast>(sizeof(rdma_ucm_create_id_resp)));
+  const auto command =
+      VERBENA_TRY(request.read_with_room<rdma_ucm_join_ip_mcast>(sizeof(rdma_ucm_create_id_resp)));
   const auto group = read_endpoint(&command.addr, sizeof command.addr);
   if (!group) return fail(std::errc::invalid_argument);
   return join_group(agent, file, request,

@@ -71,15 +71,15 @@ Result<void> set_path(Id& id, const rdma_ucm_set_option& command) {
     return fail(std::errc::invalid_argument, "the paths are of another size");
   VERBENA_TRY(copy_in(paths.data(), command.optval, command.optlen));
   const auto end = paths.begin() + command.optlen / sizeof(ib_path_rec_data);
-  const auto found = std::find_if(paths.begin(), end, [](const ib_path_rec_data& path) {
-    return path.flags == kOnlyPath;
-  });
+  const auto found = std::find_if(
+      paths.begin(), end, [](const ib_path_rec_data& path) { return path.flags == kOnlyPath; });
   if (found == end) return fail(std::errc::invalid_argument, "none of the paths is for all");
   if (id.port == nullptr || id.state != IdState::kAddressResolved)
     return fail(std::errc::invalid_argument, "the destination's address is not resolved");
   PackedRecord record;
   std::memcpy(record.data(), found->path_rec, record.size());
   id.route = VERBENA_TRY(unpack(id, record));
+  id.has_route = true;
   id.state = IdState::kRouteResolved;
   tell(id, telling({.what = Happened::kRouteResolved}));
   return {};

@@ -17,9 +17,8 @@ namespace {
 constexpr std::uint16_t kRoutedPort = 4791;
 
 Port* find_port(const Agent& agent, const Device& device) {
-  const auto found = std::ranges::find_if(agent.ports, [&](const auto& port) {
-    return port->device == &device && !port->removed;
-  });
+  const auto found = std::ranges::find_if(
+      agent.ports, [&](const auto& port) { return port->device == &device && !port->removed; });
   return found == agent.ports.end() ? nullptr : found->get();
 }
 
@@ -78,8 +77,7 @@ Result<Device*> find_device_at(const wire::Address& address) {
 }
 
 Result<Device*> device_at(const wire::Address& address) {
-  if (Device* const device = VERBENA_TRY(find_device_at(address)); device != nullptr)
-    return device;
+  if (Device* const device = VERBENA_TRY(find_device_at(address)); device != nullptr) return device;
   // Here it is decided that an address is not ours: it may be that of a device of the kernel's.
   if (link::find_local(address))
     return fail(std::errc::no_such_device, "no device of ours has the address");
@@ -91,8 +89,8 @@ Result<Port*> open_port(Agent& agent, Device& device) {
   auto made = std::make_unique<Port>();
   Port* const port = made.get();
   port->device = &device;
-  port->services = VERBENA_TRY(
-      device.host->open_general_services(device.config, [&agent] { agent.notify(); }));
+  port->services =
+      VERBENA_TRY(device.host->open_general_services(device.config, [&agent] { agent.notify(); }));
   port->gids = port->services->port().gids;
   agent.ports.push_back(std::move(made));
   return port;

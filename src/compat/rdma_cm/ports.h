@@ -28,8 +28,8 @@ struct Source {
   Device* device = nullptr;
   wire::Address address{};
 };
-/// Where packets to `destination` leave, as the kernel routes: host_unreachable, network_unreachable
-/// and the like when nowhere; as device_at() when that is at no device of ours.
+/// Where packets to `destination` leave, as the kernel routes: host_unreachable,
+/// network_unreachable and the like when nowhere; as device_at() when that is at no device of ours.
 [[nodiscard]] Result<Source> find_source(const Endpoint& destination);
 /// The kernel's opinion of packets from an address of ours.
 [[nodiscard]] Result<void> check_route(const Endpoint& source, const Endpoint& destination);

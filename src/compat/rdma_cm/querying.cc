@@ -77,15 +77,15 @@ Result<void> query_gids(const Id& id, const Request& request, std::uint64_t to) 
 }
 
 Result<void> query_paths(const Id& id, const Request& request, std::uint64_t to) {
-  const rdma_ucm_query_path_resp head{.num_paths = id.route ? 1U : 0U, .reserved = 0};
+  const rdma_ucm_query_path_resp head{.num_paths = id.has_route ? 1U : 0U, .reserved = 0};
   if (request.room < sizeof head) return fail(std::errc::no_space_on_device);
   std::array<std::byte, sizeof head + sizeof(ib_path_rec_data)> response{};
   std::memcpy(response.data(), &head, sizeof head);
-  if (!id.route || request.room < sizeof response)
+  if (!id.has_route || request.room < sizeof response)
     return copy_out(to, response.data(), sizeof head);
   ib_path_rec_data path{};
   path.flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
-  const PackedRecord record = pack(*id.route);
+  const PackedRecord record = pack(id.route);
   std::memcpy(path.path_rec, record.data(), record.size());
   std::memcpy(response.data() + sizeof head, &path, sizeof path);
   return request.answer(to, response);
@@ -100,9 +100,9 @@ Result<void> query_route(Agent& agent, File& file, const Request& request) {
   describe_device(id, response);
   put(response.src_addr, id.source);
   put(response.dst_addr, id.destination);
-  if (id.route) {
+  if (id.has_route) {
     response.num_paths = 1;
-    response.ib_route[0] = to_record(*id.route);
+    response.ib_route[0] = to_record(id.route);
   } else if (id.port != nullptr) {
     response.ib_route[0].pkey = htobe16(kDefaultPkey);
     std::memcpy(response.ib_route[0].sgid, id.source.address.gid.data(), sizeof(ibv_gid));

@@ -89,13 +89,14 @@ Result<void> resolve_address(Agent& agent, File& file, const Request& request) {
   const auto right = [](const __kernel_sockaddr_storage& address, std::size_t size) {
     return size == size_of_family(family_of(&address));
   };
-  if (command.reserved != 0 || (command.src_size != 0 && !right(command.src_addr, command.src_size)) ||
+  if (command.reserved != 0 ||
+      (command.src_size != 0 && !right(command.src_addr, command.src_size)) ||
       command.dst_size == 0 || !right(command.dst_addr, command.dst_size))
     return fail(std::errc::invalid_argument);
   Id& id = *VERBENA_TRY(find_id(agent, file, command.id));
-  const Endpoint source =
-      command.src_size == 0 ? Endpoint{}
-                            : VERBENA_TRY(read_endpoint(&command.src_addr, command.src_size));
+  const Endpoint source = command.src_size == 0
+                              ? Endpoint{}
+                              : VERBENA_TRY(read_endpoint(&command.src_addr, command.src_size));
   return resolve(agent, id, source,
                  VERBENA_TRY(read_endpoint(&command.dst_addr, command.dst_size)));
 }
@@ -106,6 +107,7 @@ Result<void> resolve_route(Agent& agent, File& file, const Request& request) {
   if (id.state != IdState::kAddressResolved)
     return fail(std::errc::invalid_argument, "the destination's address is not resolved");
   id.route = make_route(id);
+  id.has_route = true;
   id.state = IdState::kRouteResolved;
   tell(id, telling({.what = Happened::kRouteResolved}));
   return {};

@@ -52,13 +52,13 @@ std::uint8_t ack_timeout(std::uint8_t ack_delay, std::uint8_t packet_lifetime) {
 
 Route make_route(const Id& id) {
   const std::uint8_t timeout = id.ack_timeout.value_or(0);
-  return {.source = id.source.address,
-          .destination = id.destination.address,
-          .traffic_class = id.type_of_service.value_or(0),
-          .mtu = largest_mtu(id),
-          .rate = IBV_RATE_40_GBPS,
-          .packet_lifetime =
-              timeout != 0 ? static_cast<std::uint8_t>(timeout - 1) : kPacketLifetime};
+  return {
+      .source = id.source.address,
+      .destination = id.destination.address,
+      .traffic_class = id.type_of_service.value_or(0),
+      .mtu = largest_mtu(id),
+      .rate = IBV_RATE_40_GBPS,
+      .packet_lifetime = timeout != 0 ? static_cast<std::uint8_t>(timeout - 1) : kPacketLifetime};
 }
 
 Route route_of(const wire::CmReq& request, const wire::Path& path) {
@@ -141,8 +141,8 @@ Result<Route> unpack(const Id& id, const PackedRecord& record) {
   route.service_level = byte(kServiceLevelOffset + 1) & 0xF;
   route.mtu = byte(kMtuOffset) & kSelected;
   route.rate = byte(kRateOffset) & kSelected;
-  route.packet_lifetime = std::min<std::uint8_t>(byte(kLifetimeOffset) & kSelected,
-                                                 kLongestTimeout - 1);
+  route.packet_lifetime =
+      std::min<std::uint8_t>(byte(kLifetimeOffset) & kSelected, kLongestTimeout - 1);
   if (route.mtu < IBV_MTU_256 || route.mtu > largest_mtu(id))
     return fail(std::errc::invalid_argument, "the path's MTU is not one of the device's");
   return route;

@@ -100,9 +100,7 @@ class Channel {
       rdma_ucm_cmd_hdr header;
       Command command;
     } all{};
-    all.header = {.cmd = number,
-                  .in = sizeof command,
-                  .out = static_cast<__u16>(room)};
+    all.header = {.cmd = number, .in = sizeof command, .out = static_cast<__u16>(room)};
     all.command = command;
     const ssize_t size = sizeof all.header + sizeof command;
     static_assert(offsetof(decltype(all), command) == sizeof(rdma_ucm_cmd_hdr));
@@ -118,7 +116,8 @@ class Channel {
     return run(number, command, sizeof response);
   }
 
-  std::uint32_t create(std::uint64_t uid, std::uint16_t space = RDMA_PS_TCP, __u8 type = IBV_QPT_RC) {
+  std::uint32_t create(std::uint64_t uid, std::uint16_t space = RDMA_PS_TCP,
+                       __u8 type = IBV_QPT_RC) {
     rdma_ucm_create_id command{};
     command.uid = uid;
     command.ps = space;
@@ -144,7 +143,8 @@ class Channel {
   int listen(std::uint32_t id, std::uint32_t backlog = 8) {
     return run(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = id, .backlog = backlog});
   }
-  int resolve(std::uint32_t id, const sockaddr_in& destination, const sockaddr_in* source = nullptr) {
+  int resolve(std::uint32_t id, const sockaddr_in& destination,
+              const sockaddr_in* source = nullptr) {
     rdma_ucm_resolve_ip command{};
     if (source != nullptr) put(command.src_addr, *source);
     put(command.dst_addr, destination);
