@@ -123,14 +123,42 @@ TEST_F(GeneralLinkTest, EachKindOfMessageFindsItsProcess) {
 TEST_F(GeneralLinkTest, WhatIsForNobodyIsTheReaders) {
   Reader one(*this, 1);
   Reader two(*this, 2);
-  put(wire::CmReq{.service_id = wire::service_id(wire::PortSpace::kTcp, 1)});
-  put(wire::CmReq{.service_id = 0x1234567890});  // no port at all
-  put(wire::CmDreq{.remote_id = id(3)});         // nobody has that slot
-  put(wire::CmDreq{.remote_id = id(kGeneralSlot)});
+  const std::vector<wire::CmMessage> messages{
+      wire::CmReq{.service_id = 0x1234567890},  // no port at all
+      wire::CmDreq{.remote_id = id(3)},         // nobody has that slot
+      wire::CmDreq{.remote_id = id(kGeneralSlot)}};
+  for (const wire::CmMessage& message : messages) {
+    put(message);
+    EXPECT_EQ(receive(one), 1U) << message.index();
+  }
   put(ConstBytes(std::array<std::byte, wire::kMadSize>{}));
   put(ConstBytes(std::array<std::byte, 8>{}));
-  EXPECT_EQ(receive(one), 6U);
+  EXPECT_EQ(receive(one), 2U);
   EXPECT_EQ(receive(two), 0U);
+}
+
+TEST_F(GeneralLinkTest, ARequestWaitsAMomentForItsListener) {
+  Reader one(*this, 1);
+  Reader two(*this, 2);
+  const wire::CmReq request{.service_id = wire::service_id(wire::PortSpace::kTcp, 7471)};
+  put(request);
+  EXPECT_EQ(receive(one), 0U);
+  EXPECT_TRUE(one.link->poll_timeout());
+  now_ += Grace::kTime;
+  EXPECT_EQ(receive(one), 1U);  // nobody came
+  EXPECT_FALSE(one.link->poll_timeout());
+
+  put(request);
+  EXPECT_EQ(receive(one), 0U);
+  ports_.listeners = {{7471, 2}};
+  now_ += Grace::kTime;
+  EXPECT_EQ(receive(one), 0U);
+  EXPECT_EQ(receive(two), 1U);
+
+  ports_.listeners.clear();
+  for (std::size_t i = 0; i < Grace::kMost + 3; ++i) put(request);
+  EXPECT_EQ(receive(one), 0U);
+  EXPECT_EQ(receive(one), 3U);  // are answered at once: so many do not wait
 }
 
 TEST_F(GeneralLinkTest, WhatWasHandedOnIsNotHandedOnAgain) {
@@ -162,7 +190,7 @@ TEST_F(GeneralLinkTest, AnyBytesAreSomebodys) {
     put(std::span(mad).first(random.below(10) == 0 ? 4 * random.below(64) : mad.size()));
   }
   std::size_t taken = 0;
-  while (!waiting_.empty()) taken += receive(one);
+  while (!waiting_.empty() || one.link->poll_timeout()) taken += receive(one);
   EXPECT_GT(taken, 0U);
 }
 

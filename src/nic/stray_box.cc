@@ -84,12 +84,13 @@ Result<std::unique_ptr<StrayBox>> StrayBox::open(const wire::Address& address, S
                                                 LedgerFd(ledger, datagram_socket())));
 }
 
-bool StrayBox::hand_on(std::uint8_t slot, std::span<const wire::Segment> segments, Time now) {
+StrayBox::Handed StrayBox::hand_on(std::uint8_t slot, std::span<const wire::Segment> segments,
+                                   Time now) {
   VERBENA_CHECK(!segments.empty() && segments.size() <= kMost);
   Way& way = ways_[slot];
   if (now < way.paused_until) {
     counters_.lost += segments.size();
-    return way.is_there;
+    return way.last;
   }
   const wire::Path& path = segments.front().path;
   Head head{.magic = kMagic,
@@ -114,16 +115,16 @@ bool StrayBox::hand_on(std::uint8_t slot, std::span<const wire::Segment> segment
   message.msg_iov = pieces.data();
   message.msg_iovlen = 1 + segments.size();
   if (sys::sendmsg(out_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-    way.is_there = errno != ECONNREFUSED;
+    way.last = errno == ECONNREFUSED ? Handed::kNobody : Handed::kNoRoom;
     if (errno == EAGAIN || errno == EBADF) out_ = LedgerFd(ledger_, datagram_socket());
     way.paused_until = now + kPause;
     counters_.lost += segments.size();
-    return way.is_there;
+    return way.last;
   }
-  way.is_there = true;
+  way.last = Handed::kTaken;
   counters_.handed_on += segments.size();
   directory_.strays(slot).fetch_add(1, std::memory_order_release);
-  return true;
+  return way.last;
 }
 
 std::size_t StrayBox::take(std::span<wire::Segment> segments) {

@@ -56,11 +56,11 @@ class StrayBox {
   [[nodiscard]] int descriptor() const { return fd_.get(); }
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
-  /// Puts datagrams, at most kMost and all of one path, into the box of this kind of `slot`, or
-  /// loses them; false when there is no such box. Where nobody was, or no room, it tries again only
-  /// after kPause: whoever sends to slots that nobody holds should not make this one's holder ask
-  /// the kernel for each.
-  bool hand_on(std::uint8_t slot, std::span<const wire::Segment> segments, Time now);
+  enum class Handed : std::uint8_t { kTaken, kNoRoom, kNobody };
+  /// Puts datagrams, at most kMost and all of one path, into the box of this use of `slot`, or does
+  /// not. Where nobody was, or no room, it tries again only after kPause: whoever sends to slots
+  /// that nobody holds should not make this one's holder ask the kernel for each.
+  Handed hand_on(std::uint8_t slot, std::span<const wire::Segment> segments, Time now);
   static constexpr Duration kPause = std::chrono::milliseconds(2);
 
   /// There may be something to take: somebody said so since a take() found nothing.
@@ -98,7 +98,7 @@ class StrayBox {
   struct Way {
     UnixName name;
     Time paused_until = Time::min();
-    bool is_there = true;  ///< as the last try had it
+    Handed last = Handed::kTaken;
   };
 
   StrayBox(const wire::Address& address, SlotUse use, std::uint8_t slot, FabricDirectory& directory,

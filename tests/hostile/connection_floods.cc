@@ -46,7 +46,9 @@ wire::CmReq request(const Forge& forge, std::uint32_t id) {
       .path_mtu = 3,
       .rnr_retry_count = 7,
       .max_cm_retries = 15};
-  made.primary = {.local_gid = path.source, .remote_gid = path.destination, .hop_limit = 64,
+  made.primary = {.local_gid = path.source,
+                  .remote_gid = path.destination,
+                  .hop_limit = 64,
                   .local_ack_timeout = 18};
   const wire::CmAddressHeader header{
       .source_port = 4711, .source = path.source, .destination = path.destination};
