@@ -168,13 +168,11 @@ void Connections::expire(ConnectionId id, Time now) {
     tell(EventKind::kTimewaitOver, id, connection, connection.sent.mad.message);
     return forget(id);
   }
-  if (connection.sent.retries > 0) {
-    --connection.sent.retries;
-    ++core_.counters.sent_again;
+  if (core_.send_again(id, connection.path, connection.sent, now)) {
     // Each time may be asked for patience once.
     if (connection.state == State::kMraReqReceived) connection.state = State::kReqSent;
     if (connection.state == State::kMraRepReceived) connection.state = State::kRepSent;
-    return core_.send_until_answered(id, connection.path, connection.sent, now);
+    return;
   }
   if (connection.state == State::kDreqSent)
     return take_disconnected(id, connection, connection.sent.mad.message, now);

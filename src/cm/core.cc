@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cm/core.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/random.h"
 
@@ -9,6 +11,9 @@ namespace {
 
 /// Datagrams that wait to be sent.
 constexpr std::size_t kMaxOutgoing = 4096;
+/// The first pause, of the time that an answer may take, and at least.
+constexpr int kFirstPause = 32;
+constexpr Duration kShortestPause = std::chrono::milliseconds(1);
 
 template <typename T>
 std::optional<T> take_first(std::deque<T>& queue) {
@@ -68,8 +73,22 @@ void Core::send(const wire::Path& path, const wire::CmMad& mad) {
 
 void Core::send_until_answered(ConnectionId id, const wire::Path& path, Repeated& repeated,
                                Time now) {
+  repeated.pause =
+      std::min(std::max(repeated.interval / kFirstPause, kShortestPause), repeated.interval);
   send(path, repeated.mad);
-  schedule(id, repeated, now + repeated.interval);
+  schedule(id, repeated, now + repeated.pause);
+}
+
+bool Core::send_again(ConnectionId id, const wire::Path& path, Repeated& repeated, Time now) {
+  if (repeated.pause >= repeated.interval) {
+    if (repeated.retries == 0) return false;
+    --repeated.retries;
+  }
+  repeated.pause = std::min(2 * repeated.pause, repeated.interval);
+  ++counters.sent_again;
+  send(path, repeated.mad);
+  schedule(id, repeated, now + repeated.pause);
+  return true;
 }
 
 void Core::schedule(ConnectionId id, Repeated& repeated, Time due) {

@@ -39,8 +39,9 @@ struct Outgoing {
 struct Repeated {
   wire::CmMad mad{};
   Time due = Time::max();
-  Duration interval{};   ///< between two
+  Duration interval{};   ///< that its answer may take
   unsigned retries = 0;  ///< left
+  Duration pause{};      ///< before it is sent next
 };
 
 /// The way back of what came: the hops that it had left and the marks that it got are its own.
@@ -74,8 +75,15 @@ class Core {
 
   /// Drops the datagram when as many wait as may: like any other, it may be lost.
   void send(const wire::Path& path, const wire::CmMad& mad);
-  /// Sends it, for the first time or again, and sees to it that `id` expires when nothing answers.
+  /// Sends it, and sees to it that `id` expires when nothing answers.
   void send_until_answered(ConnectionId id, const wire::Path& path, Repeated& repeated, Time now);
+  /// Sends it again, when `id` has expired; false when it was sent as often as it may.
+  ///
+  /// Linux's `cm.c` waits for as long as the answer may take, some seconds, and sends it again
+  /// then. Before the first such wait we send it a few times more, after pauses that double: a
+  /// message that got lost costs a tenth of a second, and whoever gets it twice knows it.
+  [[nodiscard]] bool send_again(ConnectionId id, const wire::Path& path, Repeated& repeated,
+                                Time now);
   void schedule(ConnectionId id, Repeated& repeated, Time due);
   void unschedule(ConnectionId id, Repeated& repeated) { schedule(id, repeated, Time::max()); }
   /// Whose time has come.

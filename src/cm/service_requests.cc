@@ -100,11 +100,7 @@ void ServiceRequests::expire(ConnectionId id, Time now) {
   Request& request = requests_.at(id);
   core_.unschedule(id, request.sent);
   if (request.answered) return forget(id);
-  if (request.sent.retries > 0) {
-    --request.sent.retries;
-    ++core_.counters.sent_again;
-    return core_.send_until_answered(id, request.path, request.sent, now);
-  }
+  if (core_.send_again(id, request.path, request.sent, now)) return;
   core_.tell({.kind = EventKind::kUnresolved,
               .id = id,
               .path = request.path,

@@ -204,6 +204,7 @@ void Connections::take_delay(ConnectionId id, Connection& connection, const wire
   if (delay.subject != (request ? wire::CmSubject::kReq : wire::CmSubject::kRep)) return;
   connection.state = request ? State::kMraReqReceived : State::kMraRepReceived;
   const std::uint8_t service = std::min(delay.service_timeout, kLongestService);
+  connection.sent.pause = connection.sent.interval;  // it is there
   core_.schedule(id, connection.sent, now + core_.answer_within(service));
 }
 

@@ -15,6 +15,8 @@
 
 namespace verbena::cm::test {
 
+/// How often a message is sent again before the first wait for its answer.
+inline constexpr std::size_t kEarly = 5;
 inline constexpr std::uint64_t kService = 0x01060000 | 7471;
 
 inline wire::CmReq request_of(std::uint32_t qp, std::uint64_t service = kService) {

@@ -26,19 +26,19 @@ DatagramReceiver::DatagramReceiver(Core& core, QueuePair& qp) : core_(core), qp_
 void DatagramReceiver::handle(const wire::Packet& packet, const wire::Segment& segment) {
   const bool grh = !mutant(Mutant::kGrhMissing);
   if (packet.deth.qkey != qp_.attributes().qkey && !mutant(Mutant::kQkeyIgnored)) {
-    qp_.count(&Counters::wrong_qkey);
+    qp_.count_useless(&Counters::wrong_qkey);
     return;
   }
   if (packet.payload.size() > core_.config.port_mtu) {
-    qp_.count(&Counters::oversized_datagrams);
+    qp_.count_useless(&Counters::oversized_datagrams);
     return;
   }
   ReceiveSource& receives = *qp_.config().receives;
   const std::size_t total = wire::Grh::kSize + packet.payload.size();
   switch (receives.take(receive_, total)) {
     case ReceiveSource::Taken::kFailed:
-    case ReceiveSource::Taken::kNone: return qp_.count(&Counters::no_receive);
-    case ReceiveSource::Taken::kTooShort: return qp_.count(&Counters::oversized_datagrams);
+    case ReceiveSource::Taken::kNone: return qp_.count_useless(&Counters::no_receive);
+    case ReceiveSource::Taken::kTooShort: return qp_.count_useless(&Counters::oversized_datagrams);
     case ReceiveSource::Taken::kYes: break;
   }
   Completion completion{.id = receive_.id, .qp_number = qp_.config().number};

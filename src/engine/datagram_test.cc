@@ -38,8 +38,11 @@ class Datagrams : public EngineTest {
                 .qkey = qkey}};
   }
 
-  void transfer() {
-    for (const Datagram& datagram : collect(left)) deliver(right, datagram);
+  /// Returns how many were useful to the receiver.
+  std::size_t transfer() {
+    std::size_t useful = 0;
+    for (const Datagram& datagram : collect(left)) useful += deliver(right, datagram).useful;
+    return useful;
   }
 
   End left{0x7F000001, 0x111, QpType::kUd};
@@ -76,19 +79,19 @@ TEST_F(Datagrams, SendsCompleteOnlyWhenTheLinkHasThem) {
 
 TEST_F(Datagrams, WrongQkeyNoReceiveAndTooLongAreDropped) {
   ASSERT_TRUE(left.send(to_right(1), {left.piece(0, 8)}, now));
-  transfer();
+  EXPECT_EQ(transfer(), 0u);
   EXPECT_EQ(right.engine.counters().no_receive, 1u);
   ASSERT_TRUE(right.receive(8, {right.piece(0, 47)}, now));
   ASSERT_TRUE(left.send(to_right(2, kQkey + 1), {left.piece(0, 7)}, now));
-  transfer();
+  EXPECT_EQ(transfer(), 0u);
   EXPECT_EQ(right.engine.counters().wrong_qkey, 1u);
   ASSERT_TRUE(left.send(to_right(3), {left.piece(0, 8)}, now));
-  transfer();
+  EXPECT_EQ(transfer(), 0u);
   EXPECT_EQ(right.engine.counters().oversized_datagrams, 1u);
   EXPECT_TRUE(right.received.completions.empty());
   ASSERT_TRUE(
       left.send(to_right(4, 0x8000'0000), {left.piece(0, 7)}, now));  // the queue pair's own Q_Key
-  transfer();
+  EXPECT_EQ(transfer(), 1u);
   EXPECT_EQ(right.received.take().byte_count, 47u);
 }
 

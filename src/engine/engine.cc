@@ -94,8 +94,8 @@ struct Engine::Impl {
   void unblock() {
     while (!blocked.empty()) ready.push(blocked.pop());
   }
-  [[nodiscard]] bool handle(const wire::Segment& segment, Time now);
-  [[nodiscard]] bool replicate(const wire::Packet& packet, const wire::Segment& segment, Time now);
+  [[nodiscard]] Use handle(const wire::Segment& segment, Time now);
+  [[nodiscard]] Use replicate(const wire::Packet& packet, const wire::Segment& segment, Time now);
   [[nodiscard]] bool returned(const QueuePair& qp, const wire::Packet& packet,
                               const wire::Segment& segment) const;
   void fill(TrainBatch& batch, QueuePair& qp, Time now, bool hold);
@@ -184,47 +184,54 @@ void Engine::posted(QueuePair& qp, Time) {
 
 // --- In
 
-std::size_t Engine::handle_batch(std::span<const wire::Segment> segments, Time now) {
-  std::size_t wanted = 0;
-  for (const wire::Segment& segment : segments) wanted += impl_->handle(segment, now) ? 1 : 0;
-  if (wanted != 0) impl_->unblock();
-  return wanted;
+Handled Engine::handle_batch(std::span<const wire::Segment> segments, Time now) {
+  Handled handled;
+  for (const wire::Segment& segment : segments) {
+    const Use use = impl_->handle(segment, now);
+    handled.taken += use != Use::kNone ? 1 : 0;
+    handled.useful += use == Use::kUseful ? 1 : 0;
+  }
+  if (handled.taken != 0) impl_->unblock();
+  return handled;
 }
 
-bool Engine::Impl::handle(const wire::Segment& segment, Time now) {
+Use Engine::Impl::handle(const wire::Segment& segment, Time now) {
   ++core.counters.packets_received;
   const auto packet = wire::parse(segment.datagram);
   if (!packet) {
     ++core.counters.malformed;
-    return false;
+    return Use::kNone;
   }
   const bool notifies = packet->info().transport == wire::Transport::kCnp;
-  if (notifies && !core.config.congestion.on) return false;
+  if (notifies && !core.config.congestion.on) return Use::kNone;
   if (QueuePair* const qp = find(packet->bth.destination_qp); qp != nullptr) {
-    if (notifies) return qp->handle_cnp(*packet, segment, now);
-    if (!qp->handle(*packet, segment, now)) return false;
-    touched(*qp);
-    return true;
+    if (notifies) return qp->handle_cnp(*packet, segment, now) ? Use::kUseful : Use::kNone;
+    const Use use = qp->handle(*packet, segment, now);
+    if (use != Use::kNone) touched(*qp);
+    return use;
   }
   if (packet->bth.destination_qp == wire::kMulticastQp) return replicate(*packet, segment, now);
-  if (linger.handle(*packet, segment, now)) return true;
+  if (linger.handle(*packet, segment, now)) return Use::kUseless;
   ++core.counters.unknown_qp;
-  return false;
+  return Use::kNone;
 }
 
-/// Gives a packet to each queue pair that is attached to the group which it was sent to.
-bool Engine::Impl::replicate(const wire::Packet& packet, const wire::Segment& segment, Time now) {
+/// Gives a packet to each queue pair that is attached to the group which it was sent to. It is
+/// worth what it is to the one that it helps most.
+Use Engine::Impl::replicate(const wire::Packet& packet, const wire::Segment& segment, Time now) {
   ++core.counters.multicasts_received;
   const auto members = groups.members(segment.path.destination);
   if (members.empty()) ++core.counters.unknown_qp;
-  bool wanted = false;
+  Use most = Use::kNone;
   for (QueuePair* const qp : members) {
-    if (returned(*qp, packet, segment) || !qp->handle(packet, segment, now)) continue;
+    if (returned(*qp, packet, segment)) continue;
+    const Use use = qp->handle(packet, segment, now);
+    if (use == Use::kNone) continue;
     touched(*qp);
-    wanted = true;
+    most = std::max(most, use);
     if (mutant(Mutant::kMulticastToOne)) break;
   }
-  return wanted;
+  return most;
 }
 
 /// What a queue pair that blocks its own multicasts has sent itself. Elsewhere another one may have

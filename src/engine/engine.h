@@ -102,6 +102,12 @@ struct EngineConfig {
 /// The longest pause of a patient requester, unless what the program asked for is longer.
 inline constexpr Duration kLongestPause = std::chrono::seconds(1);
 
+/// What became of a batch of datagrams.
+struct Handled {
+  std::size_t taken = 0;   ///< by a queue pair here; there may be something to send
+  std::size_t useful = 0;  ///< of these, those that got something on, see Use
+};
+
 /// Whether pure acknowledgements leave now or wait for a reply that they can travel with.
 enum class Acks : std::uint8_t { kHold, kSend };
 
@@ -151,8 +157,8 @@ class Engine {
   /// The doorbell: something was posted to the queue pair's send or receive queue.
   void posted(QueuePair& qp, Time now);
 
-  /// Takes datagrams whose ICRC was verified. Returns how many a queue pair here wanted.
-  std::size_t handle_batch(std::span<const wire::Segment> segments, Time now);
+  /// Takes datagrams whose ICRC was verified.
+  Handled handle_batch(std::span<const wire::Segment> segments, Time now);
   void handle_timeout(Time now);
   /// Fills `trains` and returns how many. Their gather lists and paths are valid until the next
   /// call into the engine. With Acks::kHold, pure acknowledgements stay behind (acks_held() tells)

@@ -244,9 +244,10 @@ bool QueuePair::from_peer(const wire::Packet& packet, const wire::Segment& segme
   return true;
 }
 
-bool QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment, Time now) {
+Use QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment, Time now) {
   ++counters_.packets_received;  // the engine has counted it already
-  if (!admissible(packet, segment)) return false;
+  if (!admissible(packet, segment)) return Use::kNone;
+  useless_ = false;
   if (!connected()) {
     datagrams_.handle(packet, segment);
   } else {
@@ -258,14 +259,14 @@ bool QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment,
     if (is_request(packet.info().operation)) {
       responder_.handle_request(packet, now);
     } else if (state() == QpState::kRtr) {
-      count(&Counters::ghost_responses);
+      count_useless(&Counters::ghost_responses);
     } else {
       requester_.handle_response(packet, now);
     }
   }
   if (overrun_) enter_error(false);
   note_drained();
-  return true;
+  return useless_ ? Use::kUseless : Use::kUseful;
 }
 
 /// The notification point (Zhu et al., SIGCOMM 2015, section 3.1): the first marked packet is

@@ -39,9 +39,8 @@ class QueuePair {
   [[nodiscard]] bool reliable() const { return is_reliable(config_.type); }
 
   [[nodiscard]] Result<void> modify(const QpAttributes& attributes, std::uint32_t mask);
-  /// False when the packet was not for this queue pair, or not yet.
-  bool handle(const wire::Packet& packet, const wire::Segment& segment, Time now);
-  /// A notification of congestion; as handle().
+  [[nodiscard]] Use handle(const wire::Packet& packet, const wire::Segment& segment, Time now);
+  /// A notification of congestion. False when it was not for this queue pair, or not yet.
   bool handle_cnp(const wire::Packet& packet, const wire::Segment& segment, Time now);
   void handle_timeout(Time now);
   /// Fills the batch with answers, then requests. With `hold`, a lone acknowledgement waits for a
@@ -93,6 +92,11 @@ class QueuePair {
     (core_.counters.*counter).add(more);
     (counters_.*counter).add(more);
   }
+  /// As count(), and what is being handled is useless.
+  void count_useless(Counter Counters::* counter) {
+    count(counter);
+    useless_ = true;
+  }
   [[nodiscard]] const Counters& counters() const { return counters_; }
   void raise(EventKind kind) { events_ |= 1u << static_cast<unsigned>(kind); }
   [[nodiscard]] std::optional<EventKind> take_event();
@@ -142,7 +146,8 @@ class QueuePair {
   bool overrun_ = false;       ///< a completion queue refused a completion
   bool held_ = false;          ///< an acknowledgement waits for a request
   bool cnp_due_ = false;
-  Time next_cnp_{};  ///< no CNP is due before
+  bool useless_ = false;  ///< the packet that is being handled
+  Time next_cnp_{};       ///< no CNP is due before
   wire::Path path_{};
   Pace pace_;
   Requester requester_;

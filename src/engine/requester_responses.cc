@@ -43,7 +43,7 @@ void Requester::handle_response(const wire::Packet& packet, Time now) {
   const std::uint32_t psn = packet.bth.psn;
   if (psn_distance(psn, unacked_psn_) < 0 ||
       (psn_distance(psn, high_psn_) >= 0 && !mutant(Mutant::kGhostAckAccepted))) {
-    qp_.count(&Counters::ghost_responses);
+    qp_.count_useless(&Counters::ghost_responses);
     return;
   }
   if (mutant(Mutant::kGhostAckAccepted) && psn_distance(psn, high_psn_) >= 0) {
@@ -52,7 +52,7 @@ void Requester::handle_response(const wire::Packet& packet, Time now) {
   }
   using wire::Operation;
   if (!known_syndrome(packet)) {
-    qp_.count(&Counters::malformed);
+    qp_.count_useless(&Counters::malformed);
     return;
   }
   switch (packet.info().operation) {

@@ -37,6 +37,7 @@ void Responder::reset() {
   forget_unexpected();
   expected_psn_ = msn_ = 0;
   nak_sent_ = false;
+  ahead_ = 0;
   message_ = Message::kNone;
   dropping_ = false;
   receive_taken_ = false;
@@ -71,12 +72,12 @@ void Responder::handle_request(const wire::Packet& packet, Time) {
           ? static_cast<std::int32_t>(packet.bth.psn) - static_cast<std::int32_t>(expected_psn_)
           : psn_distance(packet.bth.psn, expected_psn_);
   if (distance < 0) {
-    qp_.count(&Counters::duplicates);
+    qp_.count_useless(&Counters::duplicates);
     return handle_duplicate(packet);
   }
   if (distance > 0) {
     // One NAK with the expected PSN, then silence until it arrives.
-    qp_.count(&Counters::out_of_sequence);
+    note_ahead();
     if ((nak_sent_ && !mutant(Mutant::kNakRepeats)) || mutant(Mutant::kNoNak)) return;
     nak_sent_ = true;
     answer_nak(wire::Aeth::Kind::kNak, static_cast<std::uint8_t>(wire::NakCode::kSequenceError),
@@ -84,7 +85,17 @@ void Responder::handle_request(const wire::Packet& packet, Time) {
     return;
   }
   nak_sent_ = false;
+  ahead_ = 0;
   execute(packet);
+}
+
+/// What was under way when a packet got lost, or found no receive, comes after it: a window at
+/// most, before the missing packet is sent again.
+void Responder::note_ahead() {
+  const std::uint32_t window = core_.config.window_max / kPacketOverhead;
+  if (ahead_ >= window) return qp_.count_useless(&Counters::out_of_sequence);
+  ++ahead_;
+  qp_.count(&Counters::out_of_sequence);
 }
 
 /// A gap costs the message in which it is: the next one goes on with its own PSN.

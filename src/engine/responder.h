@@ -83,6 +83,7 @@ class Responder {
     wire::TagHeader header{};
   };
 
+  void note_ahead();
   void handle_unreliable(const wire::Packet& packet);
   void drop_message();
   [[nodiscard]] bool in_sequence(const wire::OpcodeInfo& info) const;
@@ -134,7 +135,8 @@ class Responder {
 
   std::uint32_t expected_psn_ = 0;
   std::uint32_t msn_ = 0;
-  bool nak_sent_ = false;  ///< silence about the gap until the expected PSN comes
+  bool nak_sent_ = false;    ///< silence about the gap until the expected PSN comes
+  std::uint32_t ahead_ = 0;  ///< packets behind the gap since the expected PSN came last
 
   Message message_ = Message::kNone;
   bool dropping_ = false;         ///< UC: what comes until the next message begins

@@ -221,9 +221,9 @@ class EngineTest : public ::testing::Test {
     return out;
   }
 
-  void deliver(End& end, const Datagram& datagram) {
+  Handled deliver(End& end, const Datagram& datagram) {
     const wire::Segment segment{.datagram = datagram.bytes, .path = datagram.path};
-    end.engine.handle_batch(std::span(&segment, 1), now);
+    return end.engine.handle_batch(std::span(&segment, 1), now);
   }
 
   /// Exchanges packets until both are silent; true when anything moved.

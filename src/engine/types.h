@@ -77,6 +77,14 @@ enum class CompletionOpcode : std::uint8_t {
   kNoTag = 134,       ///< a message without, to receives that have tags
 };
 
+/// What a datagram was to a queue pair. One that is useless may be answered all the same, as a
+/// repeated request is; a connection that loses packets has some, but never for long nothing else.
+enum class Use : std::uint8_t {
+  kNone,     ///< not for it, or not yet
+  kUseless,  ///< dropped, answered before, or far ahead of what is missing
+  kUseful,
+};
+
 /// Access rights of memory regions, memory windows and queue pairs (ibv_access_flags).
 enum Access : std::uint32_t {
   kLocalRead = 0,  ///< always granted

@@ -44,13 +44,15 @@ bool IcrcCheck::holds(const wire::Segment& segment) {
 
   // A batch's packets are numbered by their position wherever the sender's kernel segmented it in
   // software, and that is nearly always.
-  if (memo_.icrc(segment.path, segment.position, covered) == icrc) {
+  const std::uint32_t computed = memo_.icrc(segment.path, segment.position, covered);
+  if (computed == icrc) {
     Source& source = source_of(segment.path);
     source.last = segment.position;
     source.known = true;
     return true;
   }
-  const auto identification = wire::icrc_solve_identification(segment.path, covered, icrc);
+  const auto identification = wire::icrc_solve_identification(segment.path, covered.size(),
+                                                              segment.position, computed, icrc);
   if (!identification) return false;
   Source& source = source_of(segment.path);
   const bool expected =

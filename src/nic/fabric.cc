@@ -157,7 +157,7 @@ Result<FabricParts> join_or_create(const wire::Address& address, ForkLedger& led
 
 }  // namespace
 
-Result<Fabric::Joined> Fabric::join(const wire::Address& address,
+Result<Fabric::Joined> Fabric::join(const wire::Address& address, SlotUse use,
                                     const Surroundings& surroundings) {
   ForkLedger& ledger = surroundings.ledger;
   // Once taken, it is held until the first slot's name is there for the next one to find.
@@ -172,7 +172,7 @@ Result<Fabric::Joined> Fabric::join(const wire::Address& address,
       std::make_shared<Fabric>(Token{}, address, surroundings, std::move(round.parts->directory),
                                std::move(round.parts->pool));
   VERBENA_TRY(fabric->open_reception());
-  Slot slot = VERBENA_TRY(fabric->take_slot());
+  Slot slot = VERBENA_TRY(fabric->take_slot(use));
   fabric->look();  // who changed the port before the slot's name was there told nobody here
   if (!fabric->missing().empty()) {
     // Who adds a GID holds the lock until all whom it found have its sockets.
@@ -205,33 +205,50 @@ Result<void> Fabric::open_reception() {
 
 // --- Slots
 
-Result<Fabric::Slot> Fabric::take_slot() {
+Result<Fabric::Slot> Fabric::take_slot(SlotUse use) {
   const std::scoped_lock lock(slots_mutex_);
+  for (std::size_t slot = 0; slot < kSlots; ++slot) {
+    if (!can_share(slot, use)) continue;
+    if (auto box = open_box(slot, use)) return hold(slot, use, std::move(*box));
+  }
   const std::size_t first = directory_.next_slot();
   for (std::size_t i = 0; i < kSlots; ++i) {
     const std::size_t slot = (first + i) % kSlots;
-    if (slot == kGeneralSlot || held_[slot]) continue;
-    auto box = try_take(slot);
+    if (slot == kGeneralSlot || is_mine(slot)) continue;
+    auto box = try_take(slot, use);
     if (!box) continue;
     directory_.set_next_slot(slot + 1);
-    return Slot{
-        .number = static_cast<std::uint8_t>(slot),
-        .counters = &directory_.counters(slot),
-        .lease = std::shared_ptr<const void>(
-            this, [self = shared_from_this(), slot](const void*) { self->give_back(slot); }),
-        .box = std::move(box)};
+    return hold(slot, use, std::move(box));
   }
   return fail(std::errc::no_buffer_space,
               fmt::format("all {} places at {} are taken", kSlots - 1, wire::to_string(address_)));
 }
 
+bool Fabric::is_mine(std::size_t slot) const {
+  const std::scoped_lock lock(pools_mutex_);
+  return holdings_[slot].any();
+}
+
+/// With the slots' mutex held. Whether this process has the slot, for another use.
+bool Fabric::can_share(std::size_t slot, SlotUse use) const {
+  const std::scoped_lock lock(pools_mutex_);
+  const Holding& holding = holdings_[slot];
+  if (slot == kGeneralSlot || !holding.any()) return false;
+  // Packets for queue pairs that are gone may still be under way.
+  return use == SlotUse::kGeneral ? !holding.general : !holding.was_read;
+}
+
+Result<std::unique_ptr<StrayBox>> Fabric::open_box(std::size_t slot, SlotUse use) {
+  return StrayBox::open(address_, use, static_cast<std::uint8_t>(slot), directory_,
+                        surroundings_.ledger);
+}
+
 /// With the slots' mutex held. Nothing when the slot cannot be had.
-std::unique_ptr<StrayBox> Fabric::try_take(std::size_t slot) {
+std::unique_ptr<StrayBox> Fabric::try_take(std::size_t slot, SlotUse use) {
   if (!directory_.lock(slot)) return nullptr;
   // The names may outlive their process in a forked child that does not know of us: leave the slot.
   auto listener = listen_at(slot_name(address_, slot));
-  auto box = StrayBox::open(address_, StrayBox::Kind::kQueuePairs, static_cast<std::uint8_t>(slot),
-                            directory_, surroundings_.ledger);
+  auto box = open_box(slot, use);
   if (!listener || !box || !reception_->open(slot, std::move(*listener))) {
     directory_.unlock(slot);
     return nullptr;
@@ -241,37 +258,51 @@ std::unique_ptr<StrayBox> Fabric::try_take(std::size_t slot) {
   std::array<int, kSlots> sockets{};
   std::ranges::transform(pools_.front()->sockets, sockets.begin(), &LedgerFd::get);
   directory_.note_sockets(slot, sockets);
-  held_[slot] = true;
-  for (const auto& pool : pools_) {
-    drain(pool->sockets[slot].get());
-    link::set_receive_buffer(pool->sockets[slot].get(), kReceiveBuffer);
-  }
   return std::move(*box);
 }
 
-void Fabric::give_back(std::size_t slot) {
+/// With the slots' mutex held, a slot that is this process's.
+Fabric::Slot Fabric::hold(std::size_t slot, SlotUse use, std::unique_ptr<StrayBox> box) {
+  const bool general = use == SlotUse::kGeneral;
+  {
+    const std::scoped_lock lock(pools_mutex_);
+    Holding& holding = holdings_[slot];
+    (general ? holding.general : holding.reads) = true;
+    if (!general) {
+      holding.was_read = true;
+      for (const auto& pool : pools_) drain(pool->sockets[slot].get());
+    }
+    const std::size_t read = general ? kGeneralSlot : slot;
+    holdings_[read].reads = true;
+    for (const auto& pool : pools_)
+      link::set_receive_buffer(pool->sockets[read].get(), kReceiveBuffer);
+  }
+  return {.number = static_cast<std::uint8_t>(slot),
+          .counters = &directory_.counters(slot, use),
+          .lease = std::shared_ptr<const void>(
+              this,
+              [self = shared_from_this(), slot, use](const void*) { self->give_back(slot, use); }),
+          .box = std::move(box)};
+}
+
+void Fabric::give_back(std::size_t slot, SlotUse use) {
   if (surroundings_.ledger.forked()) return;
   const std::scoped_lock lock(slots_mutex_);
-  reception_->close(slot);
   {
     const std::scoped_lock pools_lock(pools_mutex_);
-    held_[slot] = false;
-    for (const auto& pool : pools_) link::set_receive_buffer(pool->sockets[slot].get(), 0);
+    Holding& holding = holdings_[slot];
+    (use == SlotUse::kGeneral ? holding.general : holding.reads) = false;
+    if (!holding.reads) {
+      for (const auto& pool : pools_) link::set_receive_buffer(pool->sockets[slot].get(), 0);
+    }
+    if (holding.any()) return;
+    holding = {};
   }
+  reception_->close(slot);
   directory_.unlock(slot);
 }
 
-// --- Queue pair 1
-
-Result<std::unique_ptr<StrayBox>> Fabric::share_general(std::uint8_t slot) {
-  auto box = VERBENA_TRY(
-      StrayBox::open(address_, StrayBox::Kind::kGeneral, slot, directory_, surroundings_.ledger));
-  const std::scoped_lock lock(pools_mutex_);
-  held_[kGeneralSlot] = true;
-  for (const auto& pool : pools_)
-    link::set_receive_buffer(pool->sockets[kGeneralSlot].get(), kReceiveBuffer);
-  return box;
-}
+// --- The ports of rdma_cm
 
 Result<void> Fabric::with_ports(const std::function<void(std::span<cm::PortEntry>)>& work) {
   const std::scoped_lock lock(ports_mutex_);
@@ -291,11 +322,7 @@ Result<void> Fabric::with_ports(const std::function<void(std::span<cm::PortEntry
 bool Fabric::is_there(Tenant tenant) const {
   const std::size_t slot = slot_of(tenant);
   if (tenant != tenant_of(slot)) return false;
-  {
-    const std::scoped_lock lock(pools_mutex_);
-    if (held_[slot]) return true;
-  }
-  return directory_.holder(slot).has_value();
+  return is_mine(slot) || directory_.holder(slot).has_value();
 }
 
 // --- The port
@@ -332,7 +359,7 @@ void Fabric::enter(const wire::Address& gid, SocketPool sockets) {
   const std::scoped_lock lock(pools_mutex_);
   if (find_pool(gid)) return;
   for (std::size_t slot = 0; slot < kSlots; ++slot) {
-    if (held_[slot]) link::set_receive_buffer(sockets[slot].get(), kReceiveBuffer);
+    if (holdings_[slot].reads) link::set_receive_buffer(sockets[slot].get(), kReceiveBuffer);
     pool->sockets[slot] = LedgerFd(surroundings_.ledger, std::move(sockets[slot]));
   }
   pools_.push_back(std::move(pool));

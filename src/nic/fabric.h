@@ -84,18 +84,16 @@ class Fabric final : public std::enable_shared_from_this<Fabric>, private Recept
   /// address up. Errors, each with a sentence that names who is in the way: address_in_use,
   /// no_buffer_space, protocol_not_supported (another version), timed_out, and what the kernel says
   /// of an address that is not the machine's.
-  [[nodiscard]] static Result<Joined> join(const wire::Address& address,
+  [[nodiscard]] static Result<Joined> join(const wire::Address& address, SlotUse use,
                                            const Surroundings& surroundings);
   Fabric(Token, const wire::Address& address, const Surroundings& surroundings,
          FabricDirectory directory, SocketPool pool);
   ~Fabric() override;
 
-  /// Takes a free slot, whose sockets are then empty and read by nobody else; no_buffer_space when
-  /// there is none.
-  [[nodiscard]] Result<Slot> take_slot();
-  /// From now on this process reads the sockets of kGeneralSlot as well, beside others that do.
-  /// Opens a slot's box for what they read that is for it; the fabric outlives the box.
-  [[nodiscard]] Result<std::unique_ptr<StrayBox>> share_general(std::uint8_t slot);
+  /// Takes a free slot, or one that this process has for the other use; no_buffer_space when there
+  /// is none. For queue pairs, its sockets are then empty and read by nobody else. For queue pair
+  /// 1, this process reads the sockets of kGeneralSlot from then on, beside others that do.
+  [[nodiscard]] Result<Slot> take_slot(SlotUse use);
   /// Lets `work` have the ports of rdma_cm, and nobody else meanwhile. timed_out when another
   /// process has them and does not go on.
   [[nodiscard]] Result<void> with_ports(const std::function<void(std::span<cm::PortEntry>)>& work);
@@ -121,6 +119,13 @@ class Fabric final : public std::enable_shared_from_this<Fabric>, private Recept
     wire::Address gid{};
     std::array<LedgerFd, kSlots> sockets{};
   };
+  /// What this process has of a slot.
+  struct Holding {
+    bool reads = false;     ///< its sockets
+    bool general = false;   ///< its part of queue pair 1
+    bool was_read = false;  ///< since the process has it
+    [[nodiscard]] bool any() const { return reads || general; }
+  };
 
   // Receptionist.
   [[nodiscard]] int directory() override { return directory_.descriptor(); }
@@ -137,8 +142,12 @@ class Fabric final : public std::enable_shared_from_this<Fabric>, private Recept
   void fetch_missing();
   void enter(const wire::Address& gid, SocketPool pool);
   [[nodiscard]] std::shared_ptr<const Pool> find_pool(const wire::Address& gid) const;
-  [[nodiscard]] std::unique_ptr<StrayBox> try_take(std::size_t slot);
-  void give_back(std::size_t slot);
+  [[nodiscard]] bool is_mine(std::size_t slot) const;
+  [[nodiscard]] bool can_share(std::size_t slot, SlotUse use) const;
+  [[nodiscard]] Result<std::unique_ptr<StrayBox>> open_box(std::size_t slot, SlotUse use);
+  [[nodiscard]] std::unique_ptr<StrayBox> try_take(std::size_t slot, SlotUse use);
+  [[nodiscard]] Slot hold(std::size_t slot, SlotUse use, std::unique_ptr<StrayBox> box);
+  void give_back(std::size_t slot, SlotUse use);
 
   const wire::Address address_;
   const Surroundings surroundings_;
@@ -147,8 +156,8 @@ class Fabric final : public std::enable_shared_from_this<Fabric>, private Recept
 
   mutable std::mutex pools_mutex_;            ///< guards these
   std::vector<std::shared_ptr<Pool>> pools_;  ///< that of GID 0 first
-  std::array<bool, kSlots> held_{};           ///< slots of this process
-  PortState state_;                           ///< when it was looked at
+  std::array<Holding, kSlots> holdings_{};
+  PortState state_;  ///< when it was looked at
 
   std::mutex slots_mutex_;  ///< one at a time takes a slot or gives one back
   std::mutex ports_mutex_;  ///< before the lock that processes have, which holds up no thread

@@ -166,7 +166,10 @@ FabricDirectory::SlotPage& FabricDirectory::slot_page(std::size_t slot) const {
   return *reinterpret_cast<SlotPage*>(first + kPage * (1 + slot));
 }
 
-engine::Counters& FabricDirectory::counters(std::size_t slot) { return slot_page(slot).counters; }
+engine::Counters& FabricDirectory::counters(std::size_t slot, SlotUse use) {
+  SlotPage& page = slot_page(slot);
+  return use == SlotUse::kGeneral ? page.general : page.counters;
+}
 
 void FabricDirectory::note_sockets(std::size_t slot, std::span<const int, kSlots> sockets) {
   SlotPage& page = slot_page(slot);
@@ -197,7 +200,10 @@ engine::Counters FabricDirectory::counted(std::size_t slot) const {
 
 engine::Counters FabricDirectory::total() const {
   engine::Counters sum;
-  for (std::size_t slot = 0; slot < kSlots; ++slot) engine::add(sum, slot_page(slot).counters);
+  for (std::size_t slot = 0; slot < kSlots; ++slot) {
+    engine::add(sum, slot_page(slot).counters);
+    engine::add(sum, slot_page(slot).general);
+  }
   return sum;
 }
 

@@ -70,7 +70,7 @@ class FabricDirectory {
   [[nodiscard]] std::span<cm::PortEntry> ports();
 
   /// Where a slot's owner counts; grows on from owner to owner.
-  [[nodiscard]] engine::Counters& counters(std::size_t slot);
+  [[nodiscard]] engine::Counters& counters(std::size_t slot, SlotUse use);
   /// A new owner begins.
   void begin_count(std::size_t slot);
   [[nodiscard]] std::uint32_t times_taken(std::size_t slot) const;
@@ -101,7 +101,8 @@ class FabricDirectory {
   /// Zeros at first, as the kernel gives them.
   struct SlotPage {
     engine::Counters counters;
-    engine::Counters before;  ///< its present owner
+    engine::Counters before;   ///< its present owner
+    engine::Counters general;  ///< of queue pair 1
     std::array<std::atomic<int>, kSlots> sockets;
     std::atomic<std::uint32_t> times_taken;
   };

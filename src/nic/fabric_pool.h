@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "base/result.h"
@@ -16,6 +17,10 @@ inline constexpr std::size_t kSlots = (1U << 24) >> link::kSlotShift;
 static_assert(kSlots == 64);
 /// That of queue pair 1, which belongs to all processes at an address: nobody takes it.
 inline constexpr std::size_t kGeneralSlot = 0;
+
+/// What a process has a slot for: queue pairs with numbers of that slot, or its part of queue pair
+/// 1, whose communication IDs begin with it.
+enum class SlotUse : std::uint8_t { kQueuePairs, kGeneral };
 
 /// The sockets of an address, one a slot, in slot order.
 using SocketPool = std::vector<sys::OwnedFd>;

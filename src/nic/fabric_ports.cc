@@ -23,14 +23,14 @@ void FabricPorts::release_dead(std::span<cm::PortEntry> ports) const {
 template <typename Work>
 auto FabricPorts::try_twice(Work&& work) {
   using Outcome = decltype(work(cm::PortTable({})));
-  std::optional<Outcome> outcome;
+  Outcome outcome = std::unexpected(Error(std::errc::timed_out));
   const auto had = fabric_->with_ports([&](std::span<cm::PortEntry> ports) {
     outcome = work(cm::PortTable(ports));
-    if (*outcome) return;
+    if (outcome) return;
     release_dead(ports);
     outcome = work(cm::PortTable(ports));
   });
-  return had ? *std::move(outcome) : Outcome(std::unexpected(had.error()));
+  return had ? outcome : Outcome(std::unexpected(had.error()));
 }
 
 Result<ServicePorts::Bound> FabricPorts::bind(const cm::PortEntry& wanted) {

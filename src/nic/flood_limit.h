@@ -12,6 +12,11 @@ namespace verbena::nic {
 
 /// Keeps the time that goes into datagrams nobody here wants to an eighth of a processor.
 ///
+/// Unwanted is what got no queue pair on (`engine::Use`): noise, but also what a queue pair took in
+/// vain: datagrams that find no receive, requests that come again, answers that nobody waits for.
+/// A network that loses packets, and a receiver that is slow, bring some of these, between packets
+/// that are wanted; a flood is what brings nearly nothing else.
+///
 /// Whoever sends as fast as it can makes its victim work as fast as that can, and on a busy machine
 /// the victim's neighbours pay: their packets are never seen by it, but their processors are gone.
 /// While nearly everything that comes is unwanted the victim therefore rests between its turns;

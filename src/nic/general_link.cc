@@ -16,30 +16,41 @@ namespace verbena::nic {
 namespace {
 
 /// Deliveries in a row that hold nothing of ours: then others get a turn first.
-constexpr int kForeignDeliveries = 4;
+constexpr int kDeliveries = 4;
+/// After which somebody who had no room is asked again.
+constexpr Duration kRetry = StrayBox::kPause;
 
-/// Whose part of all numbers an ID is.
-std::uint8_t slot_of_id(std::uint32_t id) {
-  return static_cast<std::uint8_t>(id >> (32 - kSlotBitsOfId));
+[[nodiscard]] std::optional<Time> earlier(std::optional<Time> a, std::optional<Time> b) {
+  return a && (!b || *a < *b) ? a : b;
 }
 
-/// The number that a message names of its receiver's, or the service that it asks for.
-struct Named {
-  std::optional<std::uint32_t> id{};
-  std::optional<std::uint64_t> service{};
-};
+}  // namespace
 
-struct NamedBy {
-  Named operator()(const wire::CmReq& request) const { return {.service = request.service_id}; }
-  Named operator()(const wire::CmSidrReq& request) const { return {.service = request.service_id}; }
-  Named operator()(const wire::CmSidrRep& reply) const { return {.id = reply.request_id}; }
+/// By the number that a message names of its receiver's, or by the service that it asks for.
+struct GeneralLink::Router {
+  ServicePorts& ports;
+  const wire::Address& destination;
+
+  Goal operator()(const wire::CmReq& request) const { return listener(request.service_id); }
+  Goal operator()(const wire::CmSidrReq& request) const { return listener(request.service_id); }
+  Goal operator()(const wire::CmSidrRep& reply) const { return owner(reply.request_id); }
   template <typename Message>
-  Named operator()(const Message& message) const {
-    return {.id = message.remote_id};
+  Goal operator()(const Message& message) const {
+    return owner(message.remote_id);
+  }
+
+ private:
+  [[nodiscard]] Goal listener(std::uint64_t service) const {
+    const auto port = wire::service_port(service);
+    if (!port) return {};
+    const auto slot = ports.listener(*port, destination);
+    return {.slot = slot, .may_come = !slot};
+  }
+  [[nodiscard]] static Goal owner(std::uint32_t id) {
+    const auto slot = static_cast<std::uint8_t>(id >> (32 - kSlotBitsOfId));
+    return {.slot = slot == kGeneralSlot ? std::nullopt : std::optional(slot)};
   }
 };
-
-}  // namespace
 
 GeneralLink::GeneralLink(std::unique_ptr<link::Link> inner, std::unique_ptr<StrayBox> box,
                          ServicePorts& ports, LedgerFd epoll)
@@ -68,34 +79,48 @@ Result<std::unique_ptr<GeneralLink>> GeneralLink::create(std::unique_ptr<link::L
 std::size_t GeneralLink::receive(std::span<wire::Segment> segments, Time now) {
   // What was handed on stays: another process may see other ports by now.
   if (const std::size_t taken = box_->take(segments); taken > 0) return taken;
-  for (int i = 0; i < kForeignDeliveries; ++i) {
+  std::size_t kept = 0;
+  for (int i = 0; i < kDeliveries && kept == 0; ++i) {
     const std::size_t count = inner_->receive(segments, now);
-    std::size_t kept = 0;
+    if (count == 0) break;
     for (const wire::Segment& segment : segments.first(count)) {
-      const auto slot = whose(segment);
-      const bool is_others = slot && *slot != box_->slot();
-      if (is_others && box_->hand_on(*slot, std::span(&segment, 1), now)) continue;
-      segments[kept++] = segment;
+      const Goal goal = goal_of(segment);
+      if (goal.may_come && grace_.add(segment, now)) continue;
+      if (is_ours(goal, segment)) segments[kept++] = segment;
     }
-    if (kept > 0 || count == 0) return kept;
   }
-  return 0;
+  while (kept == 0) {
+    const auto late = grace_.take(now);
+    if (!late) break;
+    if (is_ours(goal_of(*late), *late)) segments[kept++] = *late;
+  }
+  if (!others_.empty()) {
+    others_.flush(*box_, now);
+    if (kept == 0) kept = others_.take_back(segments);
+    next_try_ = others_.empty() ? std::nullopt : std::optional(now + kRetry);
+  }
+  return kept;
 }
 
-/// The slot of the process that a datagram is for; nothing when it is for nobody. Nothing of the
-/// datagram is verified, which the one does who takes it.
-std::optional<std::uint8_t> GeneralLink::whose(const wire::Segment& segment) {
+std::optional<Time> GeneralLink::poll_timeout() const {
+  if (box_->holds_more()) return Time::min();
+  return earlier(inner_->poll_timeout(), earlier(grace_.next(), next_try_));
+}
+
+/// Nothing of the datagram is verified, which the one does who takes it.
+GeneralLink::Goal GeneralLink::goal_of(const wire::Segment& segment) {
   const auto packet = wire::parse(segment.datagram);
-  if (!packet) return std::nullopt;
+  if (!packet) return {};
   const auto mad = wire::parse_cm(packet->payload);
-  if (!mad) return std::nullopt;
-  const Named named = std::visit(NamedBy{}, mad->message);
-  if (named.id) {
-    const std::uint8_t slot = slot_of_id(*named.id);
-    return slot == kGeneralSlot ? std::nullopt : std::optional(slot);
-  }
-  const auto port = wire::service_port(*named.service);
-  return port ? ports_.listener(*port, segment.path.destination) : std::nullopt;
+  if (!mad) return {};
+  return std::visit(Router{ports_, segment.path.destination}, mad->message);
+}
+
+/// Whether it is this process's, or nobody's; else it goes on.
+bool GeneralLink::is_ours(const Goal& goal, const wire::Segment& segment) {
+  if (!goal.slot || *goal.slot == box_->slot()) return true;
+  others_.add(*goal.slot, segment);
+  return false;
 }
 
 }  // namespace verbena::nic

@@ -9,6 +9,8 @@
 #include "base/result.h"
 #include "link/link.h"
 #include "nic/fork_ledger.h"
+#include "nic/forwarding.h"
+#include "nic/grace.h"
 #include "nic/service_ports.h"
 #include "nic/stray_box.h"
 
@@ -23,7 +25,7 @@ static_assert(1U << kSlotBitsOfId == kSlots);
 /// nobody is there for is the reader's, who answers.
 ///
 /// A message that names its receiver's number is the process's whose slot that begins with; a
-/// request for a service, the listener's.
+/// request for a port, the listener's, for whom it waits a moment (`Grace`).
 class GeneralLink final : public link::Link {
  public:
   /// `ports` and the ledger outlive the link.
@@ -35,9 +37,7 @@ class GeneralLink final : public link::Link {
     return inner_->send(trains, now);
   }
   std::size_t receive(std::span<wire::Segment> segments, Time now) override;
-  [[nodiscard]] std::optional<Time> poll_timeout() const override {
-    return box_->holds_more() ? std::optional(Time::min()) : inner_->poll_timeout();
-  }
+  [[nodiscard]] std::optional<Time> poll_timeout() const override;
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
     return inner_->source_port();
   }
@@ -52,11 +52,21 @@ class GeneralLink final : public link::Link {
  private:
   GeneralLink(std::unique_ptr<link::Link> inner, std::unique_ptr<StrayBox> box, ServicePorts& ports,
               LedgerFd epoll);
-  [[nodiscard]] std::optional<std::uint8_t> whose(const wire::Segment& segment);
+  /// Where a datagram is to go.
+  struct Goal {
+    std::optional<std::uint8_t> slot{};  ///< nothing: it is for nobody
+    bool may_come = false;               ///< but soon it may be
+  };
+  struct Router;
+  [[nodiscard]] Goal goal_of(const wire::Segment& segment);
+  [[nodiscard]] bool is_ours(const Goal& goal, const wire::Segment& segment);
 
   std::unique_ptr<link::Link> inner_;
   std::unique_ptr<StrayBox> box_;
   ServicePorts& ports_;
+  Forwarding others_{};
+  Grace grace_{};
+  std::optional<Time> next_try_{};
   LedgerFd epoll_;  ///< of the sockets and the box
   int descriptor_;
 };

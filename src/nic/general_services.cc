@@ -15,11 +15,20 @@ namespace {
 /// The low 15 bits of the default partition's key.
 constexpr std::uint16_t kPkeyNumber = 0x7FFF;
 constexpr int kSendTries = 16;
+/// So many datagrams leave at once, and in each such time: a socket's ordinary buffer holds some
+/// 270 of them until their receiver has a processor.
+constexpr unsigned kBurst = 64;
+constexpr Duration kBurstTime = std::chrono::milliseconds(1);
 
 cm::Config manager_config(const NicConfig& config, std::uint8_t slot) {
   return {.id_prefix = std::uint32_t{slot} << (32 - kSlotBitsOfId),
           .id_prefix_bits = kSlotBitsOfId,
           .ca_guid = config.guid};
+}
+
+/// What came in and led to nothing.
+std::uint64_t useless_so_far(const cm::Counters& counters) {
+  return counters.malformed + counters.unexpected + counters.over_backlog + counters.over_limit;
 }
 
 }  // namespace
@@ -86,7 +95,7 @@ Progress GeneralServices::progress(Time now, std::uint32_t budget) {
   return done;
 }
 
-/// Returns how many were for queue pair 1.
+/// Returns how many the manager could use.
 std::size_t GeneralServices::take(std::span<wire::Segment> segments, Time now) {
   if (!place_.port.up) {
     place_.counters->port_down_drops.add(segments.size());
@@ -106,8 +115,9 @@ std::size_t GeneralServices::take(std::span<wire::Segment> segments, Time now) {
     } else if (packet->deth.qkey != wire::kGeneralServiceQkey) {
       ++place_.counters->wrong_qkey;
     } else {
+      const std::uint64_t useless = useless_so_far(manager_.counters());
       manager_.handle_datagram(segment.path, packet->payload, now);
-      ++wanted;
+      if (useless_so_far(manager_.counters()) == useless) ++wanted;
     }
   }
   return wanted;
@@ -115,12 +125,20 @@ std::size_t GeneralServices::take(std::span<wire::Segment> segments, Time now) {
 
 /// With the mutex held. Returns whether whoever drives has to be woken.
 bool GeneralServices::finish(Time now) {
-  while (const auto outgoing = manager_.poll_transmit()) send(*outgoing, now);
+  if (now - burst_began_ >= kBurstTime) {
+    burst_began_ = now;
+    sent_in_burst_ = 0;
+  }
+  while (sent_in_burst_ < kBurst) {
+    const auto outgoing = manager_.poll_transmit();
+    if (!outgoing) break;
+    send(*outgoing, now);
+    ++sent_in_burst_;
+  }
   while (const auto event = manager_.poll_event()) events_.push_back(*event);
-  std::optional<Time> next = place_.link->poll_timeout();
-  if (const Time timeout = manager_.poll_timeout(); timeout != Time::max())
-    next = std::min(next.value_or(timeout), timeout);
-  return alarm_.set(next);
+  Time next = std::min(manager_.poll_timeout(), place_.link->poll_timeout().value_or(Time::max()));
+  if (sent_in_burst_ == kBurst) next = std::min(next, burst_began_ + kBurstTime);
+  return alarm_.set(next == Time::max() ? std::nullopt : std::optional(next));
 }
 
 // What the link does not take is lost on the way, and sent again.

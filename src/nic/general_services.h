@@ -115,6 +115,8 @@ class GeneralServices final : public Driven {
   cm::Manager manager_;
   std::deque<cm::Event> events_;
   std::uint32_t next_psn_ = 0;
+  Time burst_began_{};
+  unsigned sent_in_burst_ = 0;
   std::array<wire::Segment, kTurn> segments_{};
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Queue pair 1 between processes' parts of it, over real sockets: those at two addresses, and those
-// that share one. All are of this process, which makes no difference to them.
+// that share one. All are of this process but where one is killed or stopped, which makes no
+// difference to them.
 #include "nic/general_services.h"
 
 #include <gtest/gtest.h>
@@ -10,11 +11,15 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <sstream>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 
 #include "cm/manager.h"
 #include "nic/general_link.h"
 #include "nic/live_host.h"
+#include "nic/test_child.h"
 #include "nic/test_end.h"
 
 namespace verbena::nic {
@@ -71,8 +76,12 @@ class Part {
   }
   cm::ConnectionId connect(std::string_view to, std::uint64_t service = kService) {
     const wire::Path path{.source = services->config().address, .destination = address(to)};
-    wire::CmReq request{.service_id = service, .local_qp = 0x123, .starting_psn = 7,
-                        .retry_count = 7, .path_mtu = 3, .rnr_retry_count = 7};
+    wire::CmReq request{.service_id = service,
+                        .local_qp = 0x123,
+                        .starting_psn = 7,
+                        .retry_count = 7,
+                        .path_mtu = 3,
+                        .rnr_retry_count = 7};
     request.primary.local_ack_timeout = 14;
     return services
         ->ask([&](cm::Manager& manager, Time now) { return manager.connect(path, request, now); })
@@ -85,8 +94,7 @@ class Part {
     }));
   }
   void confirm(cm::ConnectionId id) {
-    EXPECT_TRUE(
-        services->ask([&](cm::Manager& manager, Time) { return manager.confirm(id, {}); }));
+    EXPECT_TRUE(services->ask([&](cm::Manager& manager, Time) { return manager.confirm(id, {}); }));
   }
 
   std::unique_ptr<GeneralServices> services;
@@ -169,6 +177,28 @@ TEST(GeneralServices, WhereNobodyListensWhoeverReadsRefuses) {
   EXPECT_EQ(std::get<wire::CmRej>(refused.message).reason, wire::RejectReason::kInvalidServiceId);
 }
 
+TEST(GeneralServices, ItsSlotMayBeANicsToo) {
+  auto host = make_host();
+  const wire::Address at = address("127.77.20.11");
+  {
+    auto nic = host->attach(at).value();
+    Part first(*host, "127.77.20.11");
+    EXPECT_EQ(first.services->slot(), nic.slot);
+    Part second(*host, "127.77.20.11");
+    EXPECT_NE(second.services->slot(), nic.slot);
+    const auto beside = host->attach(at).value();
+    EXPECT_EQ(beside.slot, second.services->slot());
+  }
+  Part alone(*host, "127.77.20.11");
+  const std::uint8_t slot = alone.services->slot();
+  EXPECT_EQ(host->attach(at).value().slot, slot);
+  // What is under way for queue pairs that are gone must not reach others.
+  const auto again = host->attach(at).value();
+  EXPECT_NE(again.slot, slot);
+  alone.listen();
+  meet(alone, alone, "127.77.20.11");
+}
+
 TEST(GeneralServices, PortsAreSharedByProcesses) {
   auto host = make_host();
   Part one(*host, "127.77.20.6");
@@ -187,6 +217,52 @@ TEST(GeneralServices, PortsAreSharedByProcesses) {
   EXPECT_TRUE(other.services->ports().bind(Part::entry(18515)));
 }
 
+class Child : public testing::Child {
+ public:
+  Child() : testing::Child("GeneralServicesChild.DISABLED_Listens") {}
+};
+
+TEST(GeneralServicesChild, DISABLED_Listens) {
+  if (!testing::is_child()) GTEST_SKIP() << "only as a child";
+  auto host = make_host();
+  std::unique_ptr<Part> part;
+  testing::obey_commands([&](const std::string& at, std::istringstream& words) {
+    std::uint16_t port = 0;
+    words >> port;
+    part = std::make_unique<Part>(*host, at);
+    part->listen(port);
+    return std::string("listening");
+  });
+}
+
+TEST(GeneralServices, AKilledListenersPortIsFree) {
+  constexpr auto kAt = "127.77.20.9";
+  Child listener;
+  ASSERT_EQ(listener.ask("127.77.20.9 7471"), "listening");
+  auto host = make_host();
+  Part part(*host, kAt);
+  EXPECT_FALSE(part.services->ports().bind(Part::entry(7471)));
+  EXPECT_TRUE(part.services->ports().listener(kPort, address(kAt)));
+  listener.kill();
+  EXPECT_FALSE(part.services->ports().listener(kPort, address(kAt)));
+  EXPECT_TRUE(part.services->ports().bind(Part::entry(7471)));
+}
+
+TEST(GeneralServices, AStoppedReaderHoldsUpNobody) {
+  constexpr auto kAt = "127.77.20.10";
+  Child stopped;
+  ASSERT_EQ(stopped.ask("127.77.20.10 7472"), "listening");
+  auto host = make_host();
+  Part from(*host, kAt);
+  Part to(*host, kAt);
+  stopped.stop();
+  to.listen();
+  for (int i = 0; i < 20; ++i) meet(from, to, kAt);
+  // Its own requests wait for it.
+  from.connect(kAt, wire::service_id(kPort.space, 7472));
+  EXPECT_FALSE(from.services->next_event());
+}
+
 TEST(GeneralServices, WhileThePortIsDownNothingComes) {
   auto host = make_host();
   Part from(*host, "127.77.20.7");
@@ -196,10 +272,13 @@ TEST(GeneralServices, WhileThePortIsDownNothingComes) {
   down.up = false;
   to.services->set_port(down);
   from.connect("127.77.20.8");
+  while (host->port(address("127.77.20.8")).counters.port_down_drops == 0) {}
   EXPECT_FALSE(to.services->next_event());
   down.up = true;
-  to.services->set_port(down);  // the REQ is sent again
-  to.expect(EventKind::kRequested);
+  to.services->set_port(down);
+  const cm::ConnectionId again = from.connect("127.77.20.8");
+  const cm::Event requested = to.expect(EventKind::kRequested);
+  EXPECT_EQ(std::get<wire::CmReq>(requested.message).local_id, again);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 namespace verbena::nic {
 
 Result<std::unique_ptr<GeneralServices>> Host::open_general_services(
-    const NicConfig& /*config*/, std::function<void()> /*notify*/) {
+    const NicConfig& /*config*/, const std::function<void()>& /*notify*/) {
   return fail(std::errc::operation_not_supported, "nobody speaks for queue pair 1 here");
 }
 

@@ -94,7 +94,7 @@ class Host {
   /// which nobody does who holds a lock that `notify` takes: see GeneralServices. As attach(), and
   /// operation_not_supported where there is none.
   [[nodiscard]] virtual Result<std::unique_ptr<GeneralServices>> open_general_services(
-      const NicConfig& config, std::function<void()> notify);
+      const NicConfig& config, const std::function<void()>& notify);
 
   /// What is known of peers beside their packets; null when nothing is. Lives as long as the host.
   [[nodiscard]] virtual engine::PeerWatch* peers() { return nullptr; }

@@ -94,7 +94,7 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
   }
   /// Whether and why not a NIC may be at the address.
   [[nodiscard]] Result<void> check(const wire::Address& address) const;
-  [[nodiscard]] Result<Fabric::Joined> take_slot(const wire::Address& address);
+  [[nodiscard]] Result<Fabric::Joined> take_slot(const wire::Address& address, SlotUse use);
   /// Puts upon the link of a slot what the options want upon each.
   [[nodiscard]] std::unique_ptr<link::Link> dressed(std::unique_ptr<link::Link> link,
                                                     std::uint8_t slot, engine::Counters& counters);
@@ -106,15 +106,15 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
   }
 };
 
-Result<Fabric::Joined> LiveHost::Impl::take_slot(const wire::Address& address) {
+Result<Fabric::Joined> LiveHost::Impl::take_slot(const wire::Address& address, SlotUse use) {
   const std::scoped_lock lock(mutex);
   Fabric::Joined joined;
   joined.fabric = fabric_at(address);
   if (joined.fabric) {
-    joined.slot = VERBENA_TRY(joined.fabric->take_slot());
+    joined.slot = VERBENA_TRY(joined.fabric->take_slot(use));
   } else {
-    joined =
-        VERBENA_TRY(Fabric::join(address, {.watcher = runner, .ledger = ledger, .tenants = *this}));
+    joined = VERBENA_TRY(
+        Fabric::join(address, use, {.watcher = runner, .ledger = ledger, .tenants = *this}));
     fabrics[address] = joined.fabric;
   }
   joined.slot = guarded(std::move(joined.slot));
@@ -243,7 +243,7 @@ std::unique_ptr<link::Link> LiveHost::Impl::dressed(std::unique_ptr<link::Link> 
 
 Result<Attachment> LiveHost::attach(const wire::Address& address) {
   VERBENA_TRY(impl_->check(address));
-  Fabric::Joined joined = VERBENA_TRY(impl_->take_slot(address));
+  Fabric::Joined joined = VERBENA_TRY(impl_->take_slot(address, SlotUse::kQueuePairs));
   Attachment attachment;
   attachment.slot = joined.slot.number;
   attachment.port = joined.fabric->port();
@@ -268,11 +268,11 @@ Result<Attachment> LiveHost::attach(const wire::Address& address) {
 }
 
 Result<std::unique_ptr<GeneralServices>> LiveHost::open_general_services(
-    const NicConfig& config, std::function<void()> notify) {
+    const NicConfig& config, const std::function<void()>& notify) {
   VERBENA_TRY(impl_->check(config.address));
   if (impl_->options.roce_v1)
     return fail(std::errc::operation_not_supported, "connections are not set up over RoCEv1");
-  Fabric::Joined joined = VERBENA_TRY(impl_->take_slot(config.address));
+  Fabric::Joined joined = VERBENA_TRY(impl_->take_slot(config.address, SlotUse::kGeneral));
   Fabric& fabric = *joined.fabric;
   GeneralServices::Place place{
       .slot = joined.slot.number,
@@ -280,11 +280,10 @@ Result<std::unique_ptr<GeneralServices>> LiveHost::open_general_services(
                                              joined.slot.number, random()),
       .counters = std::shared_ptr<engine::Counters>(joined.slot.lease, joined.slot.counters),
       .port = fabric.port()};
-  auto box = VERBENA_TRY(fabric.share_general(place.slot));
   auto sockets = VERBENA_TRY(link::AddressSwitch::create(
       [&fabric] { return fabric.routes(kGeneralSlot); }, joined.slot.lease));
-  auto link = VERBENA_TRY(
-      GeneralLink::create(std::move(sockets), std::move(box), *place.ports, impl_->ledger));
+  auto link = VERBENA_TRY(GeneralLink::create(std::move(sockets), std::move(joined.slot.box),
+                                              *place.ports, impl_->ledger));
   place.link = impl_->dressed(std::move(link), place.slot, *place.counters);
 
   auto services = std::make_unique<GeneralServices>(
@@ -292,7 +291,7 @@ Result<std::unique_ptr<GeneralServices>> LiveHost::open_general_services(
       GeneralServices::Surroundings{
           .clock = &monotonic_now,
           .wake = [impl = impl_.get()] { impl->runner.wake(); },
-          .notify = std::move(notify),
+          .notify = notify,
           .release = [impl = impl_.get()](GeneralServices& gone) { impl->release(gone); }});
   {
     const std::scoped_lock lock(impl_->nics_mutex);

@@ -65,7 +65,7 @@ class LiveHost final : public Host {
   [[nodiscard]] PortReport port(const wire::Address& address) override;
   /// Not over RoCEv1: operation_not_supported.
   [[nodiscard]] Result<std::unique_ptr<GeneralServices>> open_general_services(
-      const NicConfig& config, std::function<void()> notify) override;
+      const NicConfig& config, const std::function<void()>& notify) override;
   void adopt(Nic& nic) override;
   void release(Nic& nic) override;
   void wake(Nic& nic) override;

@@ -414,5 +414,29 @@ TEST_F(NicTest, DatagramsCarryTheirSender) {
   EXPECT_TRUE(a.nic->destroy_ah(ah));
 }
 
+TEST_F(NicTest, DatagramsThatFindNoReceiveAreUnwanted) {
+  EndOptions datagrams;
+  datagrams.type = engine::QpType::kUd;
+  End a(host, "127.0.0.1", datagrams);
+  End b(host, "127.0.0.2", datagrams);
+  a.bring_up_datagrams();
+  b.bring_up_datagrams();
+  const wire::Path path{.source = testing::address("127.0.0.1"),
+                        .destination = testing::address("127.0.0.2")};
+  const auto unwanted_of_two = [&] {
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_TRUE(
+          a.send({.target = {.path = path, .qp_number = b.nic->number(b.qp), .qkey = End::kQkey}},
+                 {a.piece(0, 8)}));
+    }
+    const Progress done = b.nic->progress(host.clock, 64);
+    EXPECT_EQ(done.datagrams, 2U);
+    return done.unwanted;
+  };
+  EXPECT_EQ(unwanted_of_two(), 2U);
+  ASSERT_TRUE(b.receive(1, {b.piece(0, 100)}));
+  EXPECT_EQ(unwanted_of_two(), 1U);
+}
+
 }  // namespace
 }  // namespace verbena::nic

@@ -9,7 +9,7 @@ namespace verbena::nic {
 struct Progress {
   bool worked = false;          ///< there was something to do
   std::uint32_t datagrams = 0;  ///< that came in
-  std::uint32_t unwanted = 0;   ///< of these, what no queue pair here wanted
+  std::uint32_t unwanted = 0;   ///< of these, what was useful to no queue pair here (`engine::Use`)
 
   Progress& operator+=(const Progress& more) {
     worked = worked || more.worked;

@@ -335,9 +335,9 @@ std::size_t Shard::receive(Time now) {
   }
   const std::size_t good = icrc_.filter(std::span(segments_).first(count));
   if (good != count) counters_->bad_icrc.add(count - good);
-  const std::size_t wanted = engine_.handle_batch(std::span(segments_).first(good), now);
-  unwanted_ += count - wanted;
-  if (wanted != 0) dirty_ = true;
+  const auto handled = engine_.handle_batch(std::span(segments_).first(good), now);
+  unwanted_ += count - handled.useful;
+  if (handled.taken != 0) dirty_ = true;
   return count;
 }
 

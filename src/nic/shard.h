@@ -162,7 +162,7 @@ class Shard {
   bool dirty_ = false;         ///< the engine may have something to send or to tell
   bool more_ = false;          ///< a turn ended before the engine had sent everything
   bool wake_wanted_ = false;
-  std::uint64_t unwanted_ = 0;  ///< datagrams that no queue pair wanted
+  std::uint64_t unwanted_ = 0;  ///< datagrams that were useful to no queue pair
   std::optional<Time> link_timeout_{};
   std::array<wire::Segment, kTurn> segments_{};
   std::array<wire::Train, kTurn> trains_{};

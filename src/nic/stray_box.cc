@@ -19,8 +19,8 @@ constexpr std::uint32_t kMagic = 0x53545259;  // "STRY"
 constexpr std::size_t kMostBytes = 65536;     // a kernel delivers no more as one
 constexpr int kMessagesAtOnce = 16;
 
-std::string name_of(const wire::Address& address, StrayBox::Kind kind, std::size_t slot) {
-  return slot_name(address, slot) + (kind == StrayBox::Kind::kQueuePairs ? "/strays" : "/general");
+std::string name_of(const wire::Address& address, SlotUse use, std::size_t slot) {
+  return slot_name(address, slot) + (use == SlotUse::kQueuePairs ? "/strays" : "/general");
 }
 
 sys::OwnedFd datagram_socket() {
@@ -60,9 +60,9 @@ std::optional<std::uint8_t> slot_of(ConstBytes datagram) {
   return static_cast<std::uint8_t>(queue_pair >> link::kSlotShift);
 }
 
-StrayBox::StrayBox(const wire::Address& address, Kind kind, std::uint8_t slot,
+StrayBox::StrayBox(const wire::Address& address, SlotUse use, std::uint8_t slot,
                    FabricDirectory& directory, ForkLedger& ledger, LedgerFd fd, LedgerFd out)
-    : kind_(kind),
+    : use_(use),
       slot_(slot),
       directory_(directory),
       ledger_(ledger),
@@ -72,24 +72,25 @@ StrayBox::StrayBox(const wire::Address& address, Kind kind, std::uint8_t slot,
       buffer_(kMostBytes) {
   ways_.reserve(kSlots);
   for (std::size_t other = 0; other < kSlots; ++other)
-    ways_.push_back({.name = UnixName(name_of(address, kind, other))});
+    ways_.push_back({.name = UnixName(name_of(address, use, other))});
 }
 
-Result<std::unique_ptr<StrayBox>> StrayBox::open(const wire::Address& address, Kind kind,
+Result<std::unique_ptr<StrayBox>> StrayBox::open(const wire::Address& address, SlotUse use,
                                                  std::uint8_t slot, FabricDirectory& directory,
                                                  ForkLedger& ledger) {
-  auto fd = VERBENA_TRY(bind_box(name_of(address, kind, slot)));
-  return std::unique_ptr<StrayBox>(new StrayBox(address, kind, slot, directory, ledger,
+  auto fd = VERBENA_TRY(bind_box(name_of(address, use, slot)));
+  return std::unique_ptr<StrayBox>(new StrayBox(address, use, slot, directory, ledger,
                                                 LedgerFd(ledger, std::move(fd)),
                                                 LedgerFd(ledger, datagram_socket())));
 }
 
-bool StrayBox::hand_on(std::uint8_t slot, std::span<const wire::Segment> segments, Time now) {
+StrayBox::Handed StrayBox::hand_on(std::uint8_t slot, std::span<const wire::Segment> segments,
+                                   Time now) {
   VERBENA_CHECK(!segments.empty() && segments.size() <= kMost);
   Way& way = ways_[slot];
   if (now < way.paused_until) {
     counters_.lost += segments.size();
-    return way.is_there;
+    return way.last;
   }
   const wire::Path& path = segments.front().path;
   Head head{.magic = kMagic,
@@ -114,16 +115,16 @@ bool StrayBox::hand_on(std::uint8_t slot, std::span<const wire::Segment> segment
   message.msg_iov = pieces.data();
   message.msg_iovlen = 1 + segments.size();
   if (sys::sendmsg(out_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-    way.is_there = errno != ECONNREFUSED;
+    way.last = errno == ECONNREFUSED ? Handed::kNobody : Handed::kNoRoom;
     if (errno == EAGAIN || errno == EBADF) out_ = LedgerFd(ledger_, datagram_socket());
     way.paused_until = now + kPause;
     counters_.lost += segments.size();
-    return way.is_there;
+    return way.last;
   }
-  way.is_there = true;
+  way.last = Handed::kTaken;
   counters_.handed_on += segments.size();
   directory_.strays(slot).fetch_add(1, std::memory_order_release);
-  return true;
+  return way.last;
 }
 
 std::size_t StrayBox::take(std::span<wire::Segment> segments) {
@@ -180,7 +181,7 @@ bool StrayBox::read_message() {
 bool StrayBox::makes_sense(std::size_t size) const {
   if (size < sizeof head_ || head_.magic != kMagic || head_.count == 0 || head_.count > kMost)
     return false;
-  const std::uint8_t named = kind_ == Kind::kGeneral ? kGeneralSlot : slot_;
+  const std::uint8_t named = use_ == SlotUse::kGeneral ? kGeneralSlot : slot_;
   ConstBytes rest = ConstBytes(buffer_.data(), size - sizeof head_);
   for (const Head::Datagram& datagram : std::span(head_.datagrams).first(head_.count)) {
     if (datagram.size > rest.size() || slot_of(rest.first(datagram.size)) != named) return false;

@@ -43,13 +43,10 @@ class StrayBox {
     std::uint64_t refused = 0;    ///< messages of foreign users, or that make no sense
   };
 
-  /// A slot's boxes: of datagrams for its queue pairs, and of those for queue pair 1, which are in
-  /// `kGeneralSlot` by their number.
-  enum class Kind : std::uint8_t { kQueuePairs, kGeneral };
-
   /// Binds the slot's name: address_in_use when somebody has it. The directory outlives the box.
+  /// Datagrams for queue pair 1 are in kGeneralSlot by their number.
   [[nodiscard]] static Result<std::unique_ptr<StrayBox>> open(const wire::Address& address,
-                                                              Kind kind, std::uint8_t slot,
+                                                              SlotUse use, std::uint8_t slot,
                                                               FabricDirectory& directory,
                                                               ForkLedger& ledger);
   StrayBox(const StrayBox&) = delete;
@@ -59,11 +56,11 @@ class StrayBox {
   [[nodiscard]] int descriptor() const { return fd_.get(); }
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
-  /// Puts datagrams, at most kMost and all of one path, into the box of this kind of `slot`, or
-  /// loses them; false when there is no such box. Where nobody was, or no room, it tries again only
-  /// after kPause: whoever sends to slots that nobody holds should not make this one's holder ask
-  /// the kernel for each.
-  bool hand_on(std::uint8_t slot, std::span<const wire::Segment> segments, Time now);
+  enum class Handed : std::uint8_t { kTaken, kNoRoom, kNobody };
+  /// Puts datagrams, at most kMost and all of one path, into the box of this use of `slot`, or does
+  /// not. Where nobody was, or no room, it tries again only after kPause: whoever sends to slots
+  /// that nobody holds should not make this one's holder ask the kernel for each.
+  Handed hand_on(std::uint8_t slot, std::span<const wire::Segment> segments, Time now);
   static constexpr Duration kPause = std::chrono::milliseconds(2);
 
   /// There may be something to take: somebody said so since a take() found nothing.
@@ -101,15 +98,15 @@ class StrayBox {
   struct Way {
     UnixName name;
     Time paused_until = Time::min();
-    bool is_there = true;  ///< as the last try had it
+    Handed last = Handed::kTaken;
   };
 
-  StrayBox(const wire::Address& address, Kind kind, std::uint8_t slot, FabricDirectory& directory,
+  StrayBox(const wire::Address& address, SlotUse use, std::uint8_t slot, FabricDirectory& directory,
            ForkLedger& ledger, LedgerFd fd, LedgerFd out);
   [[nodiscard]] bool read_message();
   [[nodiscard]] bool makes_sense(std::size_t size) const;
 
-  const Kind kind_;
+  const SlotUse use_;
   const std::uint8_t slot_;
   FabricDirectory& directory_;
   ForkLedger& ledger_;

@@ -50,8 +50,7 @@ class StrayLinkTest : public ::testing::Test {
   struct End {
     End(const wire::Address& at, std::uint8_t slot, FabricDirectory& directory,
         ForkLedger& ledger) {
-      auto opened =
-          StrayBox::open(at, StrayBox::Kind::kQueuePairs, slot, directory, ledger).value();
+      auto opened = StrayBox::open(at, SlotUse::kQueuePairs, slot, directory, ledger).value();
       auto deliveries = std::make_unique<Deliveries>();
       box = opened.get();
       inner = deliveries.get();
@@ -308,7 +307,7 @@ TEST_F(HostileBox, AnotherUsersMessagesAreRefused) {
 }
 
 TEST_F(StrayLinkTest, ANameThatIsTakenIsSaid) {
-  const auto again = StrayBox::open(at_, StrayBox::Kind::kQueuePairs, 1, directory_, ledger_);
+  const auto again = StrayBox::open(at_, SlotUse::kQueuePairs, 1, directory_, ledger_);
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().condition, std::errc::address_in_use);
 }

@@ -129,18 +129,25 @@ std::uint32_t icrc(const Path& path, std::uint16_t identification, ConstBytes ud
 
 std::optional<std::uint16_t> icrc_solve_identification(const Path& path, ConstBytes udp_payload,
                                                        std::uint32_t expected) {
-  const std::uint32_t difference = icrc(path, 0, udp_payload) ^ expected;
-  if (difference == 0) return 0;
-  if (!is_ipv4(path)) return std::nullopt;
+  return icrc_solve_identification(path, udp_payload.size(), 0, icrc(path, 0, udp_payload),
+                                   expected);
+}
+
+std::optional<std::uint16_t> icrc_solve_identification(const Path& path, std::size_t size,
+                                                       std::uint16_t known,
+                                                       std::uint32_t icrc_of_known,
+                                                       std::uint32_t expected) {
+  const std::uint32_t difference = icrc_of_known ^ expected;
+  if (!is_ipv4(path)) return difference == 0 ? std::optional<std::uint16_t>(0) : std::nullopt;
   // A CRC is linear: two inputs that differ in the identification alone have CRCs whose difference
   // depends on that difference and on the number of bytes behind it. Going back to where the
   // identification begins leaves its two bytes as the register's low half, and nothing in the upper
   // one if an identification can explain the difference at all.
   constexpr std::size_t kIdentificationOffset = 4;
-  const std::size_t distance = kIpv4Size - kIdentificationOffset + kUdpSize + udp_payload.size();
+  const std::size_t distance = kIpv4Size - kIdentificationOffset + kUdpSize + size;
   const std::uint32_t before = go_back(difference, distance);
   if ((before >> 16) != 0) return std::nullopt;
-  return static_cast<std::uint16_t>(((before & 0xFF) << 8) | (before >> 8));
+  return static_cast<std::uint16_t>(known ^ (((before & 0xFF) << 8) | (before >> 8)));
 }
 
 }  // namespace verbena::wire

@@ -36,6 +36,13 @@ namespace verbena::wire {
 [[nodiscard]] std::optional<std::uint16_t> icrc_solve_identification(const Path& path,
                                                                      ConstBytes udp_payload,
                                                                      std::uint32_t expected);
+/// The same for a payload of `size` bytes of which the ICRC under one identification is known
+/// already: the bytes are not looked at again.
+[[nodiscard]] std::optional<std::uint16_t> icrc_solve_identification(const Path& path,
+                                                                     std::size_t size,
+                                                                     std::uint16_t known,
+                                                                     std::uint32_t icrc_of_known,
+                                                                     std::uint32_t expected);
 
 /// The ICRC as it stands on the wire: four little-endian bytes.
 [[nodiscard]] inline std::uint32_t load_icrc(const std::byte* from) {

@@ -184,6 +184,26 @@ TEST(SolveIdentification, FindsItAtEveryLength) {
   EXPECT_TRUE(solves(payload.size()));
 }
 
+TEST(SolveIdentification, FindsItFromAnyOtherOne) {
+  Random random(9);
+  for (const bool ipv4 : {true, false}) {
+    const Path path = test::random_path(random, ipv4);
+    const auto payload = test::random_bytes(random, 76);
+    for (int round = 0; round < 1000; ++round) {
+      const auto known = static_cast<std::uint16_t>(random.next());
+      const std::uint32_t from = icrc(path, known, payload);
+      const auto id = static_cast<std::uint16_t>(random.next());
+      const std::uint32_t wanted = icrc(path, id, payload);
+      const auto solve = [&](std::uint32_t expected) {
+        return icrc_solve_identification(path, payload.size(), known, from, expected);
+      };
+      ASSERT_EQ(solve(wanted), ipv4 ? id : 0);
+      const auto wrong = static_cast<std::uint32_t>(random.next());
+      ASSERT_EQ(solve(wrong), icrc_solve_identification(path, payload, wrong));
+    }
+  }
+}
+
 TEST(SolveIdentification, AgreesWithTryingThemAll) {
   Random random(7);
   for (int round = 0; round < 12; ++round) {

@@ -20,6 +20,8 @@ struct Flood {
   Datagram (*make)(Forge& forge, std::uint64_t index);
 };
 [[nodiscard]] std::span<const Flood> floods();
+/// The same of queue pair 1, which is every process's at the address.
+[[nodiscard]] std::span<const Flood> connection_floods();
 
 /// Every field of every header wrong in turn, so that the victim drops the packet, or answers it
 /// and goes on.

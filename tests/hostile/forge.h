@@ -25,7 +25,8 @@ struct Target {
   std::uint32_t read_only_rkey = 0;
   std::uint32_t datagram_qp = 0;
   std::uint32_t qkey = 0;
-  std::uint32_t other_qp = 0;  ///< of the victim, connected to somebody else
+  std::uint32_t other_qp = 0;      ///< of the victim, connected to somebody else
+  std::uint16_t service_port = 0;  ///< where it listens for connections, with rdma_cm
 
   static constexpr std::uint32_t kMtu = 1024;
 };

@@ -59,13 +59,16 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--datagram-qpn", target.datagram_qp, "the victim's UD queue pair");
   app.add_option("--qkey", target.qkey, "of that queue pair");
   app.add_option("--other-qpn", target.other_qp, "a queue pair connected to somebody else");
+  app.add_option("--service-port", target.service_port, "where it listens for connections");
   app.footer(kFooter);
 }
 
 void print_list() {
-  for (const Flood& flood : floods())
-    std::printf("flood\t%s\t%s\n", std::string(flood.name).c_str(),
-                std::string(flood.about).c_str());
+  for (const auto& some : {floods(), connection_floods()}) {
+    for (const Flood& flood : some)
+      std::printf("flood\t%s\t%s\n", std::string(flood.name).c_str(),
+                  std::string(flood.about).c_str());
+  }
   for (std::size_t i = 0; i < refused().size(); ++i)
     std::printf("refused\trefused:%zu\t%s\n", i, std::string(refused()[i].name).c_str());
 }
@@ -87,10 +90,12 @@ void send_flood(const Flood& flood, const Options& options, Forge& forge, Sender
 /// False when there is no such attack.
 bool attack(const Options& options, Forge& forge, Sender& sender) {
   const Send send = [&sender](const Datagram& datagram) { sender.send(datagram); };
-  for (const Flood& flood : floods()) {
-    if (flood.name != options.attack) continue;
-    send_flood(flood, options, forge, sender);
-    return true;
+  for (const auto& some : {floods(), connection_floods()}) {
+    for (const Flood& flood : some) {
+      if (flood.name != options.attack) continue;
+      send_flood(flood, options, forge, sender);
+      return true;
+    }
   }
   for (std::size_t i = 0; i < refused().size(); ++i) {
     if (options.attack != "refused:" + std::to_string(i)) continue;

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "hostile/victim_ends.h"
+#include "hostile/victim_listener.h"
 
 namespace verbena::hostile {
 namespace {
@@ -98,7 +99,9 @@ class OwnPair {
 
 class Victim {
  public:
-  Victim() : own_(ground_), datagrams_(ground_, IBV_QPT_UD) { datagrams_.activate(kQkey); }
+  Victim() : own_(ground_), datagrams_(ground_, IBV_QPT_UD), listener_(ground_.gid()) {
+    datagrams_.activate(kQkey);
+  }
 
   /// Until its input ends.
   void run() {
@@ -110,6 +113,7 @@ class Victim {
         std::cout << obey(line) << '\n' << std::flush;
       }
       attend();
+      listener_.attend();
       own_.round();
     }
   }
@@ -143,7 +147,7 @@ class Victim {
          << ground_.region(Ground::kReadOnly)->rkey << " --read-only-address "
          << reinterpret_cast<std::uintptr_t>(ground_.region(Ground::kReadOnly)->addr)
          << " --datagram-qpn " << datagrams_.number() << " --qkey " << kQkey << " --other-qpn "
-         << own_.first().number();
+         << own_.first().number() << " --service-port " << listener_.port();
     return text.str();
   }
 
@@ -162,6 +166,7 @@ class Victim {
 
   std::string check() {
     own_.round();
+    listener_.check();
     const std::size_t changed = ground_.first_changed();
     if (changed != ground_.size()) return "wrong: byte " + std::to_string(changed) + " changed";
     const bool alive = target_ && target_->state() == IBV_QPS_RTS;
@@ -173,6 +178,7 @@ class Victim {
   Ground ground_;
   OwnPair own_;
   End datagrams_;
+  Listener listener_;
   std::unique_ptr<End> target_;
 };
 
