@@ -36,7 +36,8 @@ class Pair:
     endless: bool = False  # the server goes on when its client has ended
     tries: int = 1  # a client that comes before its server listens is refused: then both start anew
     clients: int = 1  # at the same time
-    status: int = 0  # of the clients
+    apart: float = 0  # seconds between their starts
+    statuses: tuple = (0,)  # with which a client may end
     longest: float = LONGEST
     run: tuple = ()  # further options of `verbena run`
     environment: dict = dataclasses.field(default_factory=dict)
@@ -89,14 +90,14 @@ class Stage:
         time.sleep(0.2)
 
     @staticmethod
-    def ended(process, longest, what, status=0):
+    def ended(process, longest, what, statuses=(0,)):
         try:
             found = process.process.wait(longest)
         except subprocess.TimeoutExpired:
             raise Failed(f"{what} did not end within {longest:g} s") from None
         if found < 0:
             raise Failed(f"{what} died of {signal.Signals(-found).name}")
-        check(found == status, f"{what} ended with status {found}, not {status}")
+        check(found in statuses, f"{what} ended with status {found}, not {statuses}")
 
     @staticmethod
     def see(process, pattern, what, longest=ENDS):
@@ -141,10 +142,13 @@ def run_once(stage, pair):
     more = {"run": pair.run, "environment": pair.environment, "address": address}
     server = stage.start(words(pair.server), **more)
     stage.wait_listening(server)
-    clients = [stage.start(words(pair.client), **more) for _ in range(pair.clients)]
+    clients = []
+    for _ in range(pair.clients):
+        clients.append(stage.start(words(pair.client), **more))
+        time.sleep(pair.apart)
     deadline = time.monotonic() + pair.longest
     for client in clients:
-        Stage.ended(client, max(0.1, deadline - time.monotonic()), "a client", pair.status)
+        Stage.ended(client, max(0.1, deadline - time.monotonic()), "a client", pair.statuses)
         check(re.search(pair.expect, client.output()), f"a client's output lacks /{pair.expect}/")
     if pair.endless:
         check(server.process.poll() is None, f"the server ended: {server.process.returncode}")

@@ -67,7 +67,7 @@ def second_listener(stage, factor):
     port = port_of(stage)
     listener(stage, port, 1)
     other = stage.start([stage.program("verbs_cm"), "listen", stage.address, port, "1"])
-    Stage.ended(other, ENDS, "the second listener", status=1)
+    Stage.ended(other, ENDS, "the second listener", (1,))
     stage.see(other, "rdma_bind_addr.*in use", "the second listener")
 
 
