@@ -32,6 +32,9 @@ class FloodLimit {
   static constexpr Duration kWindow = std::chrono::milliseconds(4);
   static constexpr Duration kLongestRest = std::chrono::milliseconds(4);
 
+  /// Notes a turn that found nothing unwanted.
+  void note_wanted(const Progress& done) { datagrams_ += done.datagrams; }
+
   /// Notes a turn of work. Returns until when to rest, if at all.
   [[nodiscard]] std::optional<Time> note(Time began, Time ended, const Progress& done) {
     if (began - since_ > kWindow) {

@@ -40,6 +40,15 @@ TEST(FloodLimit, WhoGetsWhatItWantsGoesOn) {
   EXPECT_FALSE(limit.note(kStart, kStart + 1ms, mixed));
 }
 
+TEST(FloodLimit, TurnsWithoutAnythingUnwantedCount) {
+  FloodLimit limit;
+  Time now = kStart;
+  for (int i = 0; i < 1000; ++i, now += 4us) {
+    EXPECT_FALSE(limit.note(now, now + 2us, {.worked = true, .datagrams = 1, .unwanted = 1}));
+    limit.note_wanted({.worked = true, .datagrams = 1});
+  }
+}
+
 TEST(FloodLimit, FewAtATimeAddUp) {
   FloodLimit limit;
   Time now = kStart;

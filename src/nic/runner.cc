@@ -202,7 +202,10 @@ Time Runner::attend(Entry& entry, Time now, bool woken) {
 Time Runner::drive(Entry& entry, Time now) {
   Progress done;
   const Time until = work(entry, now, done);
-  if (done.unwanted == 0) return until;
+  if (done.unwanted == 0) {
+    entry.flood.note_wanted(done);
+    return until;
+  }
   entry.rest_until = entry.flood.note(now, clock_(), done);
   if (!entry.rest_until) return until;
   leave(entry, now);
