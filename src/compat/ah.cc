@@ -16,11 +16,23 @@
 namespace verbena::compat {
 namespace {
 
+/// Without a GRH an address is a LID. RoCE has none but the port's own, 0, which is the port itself:
+/// rsockets send themselves datagrams so.
+ibv_ah_attr with_grh(const nic::Nic& nic, const ibv_ah_attr& attr) {
+  if (attr.is_global != 0 || attr.dlid != 0) return attr;
+  ibv_ah_attr global = attr;
+  global.is_global = 1;
+  global.grh = {};
+  global.grh.hop_limit = wire::Path{}.hop_limit;
+  std::memcpy(global.grh.dgid.raw, nic.config().address.gid.data(), sizeof global.grh.dgid.raw);
+  return global;
+}
+
 Result<ibv_ah*> create_ah(ibv_pd* pd, const ibv_ah_attr& attr) {
   Context& ours = *VERBENA_TRY(alive(pd->context));
   nic::ProtectionDomain* const domain = VERBENA_TRY(domain_of(pd));
   auto ah = std::make_unique<Ah>();
-  const wire::Path path = VERBENA_TRY(to_path(*ours.nic, attr, 0, 0));
+  const wire::Path path = VERBENA_TRY(to_path(*ours.nic, with_grh(*ours.nic, attr), 0, 0));
   ah->address = VERBENA_TRY(ours.nic->create_ah(domain, path));
   ah->context = pd->context;
   ah->pd = pd;

@@ -42,6 +42,7 @@ class Pair:
     run: tuple = ()  # further options of `verbena run`
     environment: dict = dataclasses.field(default_factory=dict)
     address: str = ""  # if not the test's
+    datagrams: bool = False  # the server has a socket of the kernel's at PORT in place of a listener
 
 
 def has_general_services(pid):
@@ -55,6 +56,12 @@ def has_general_services(pid):
     inodes = {words[6] for words in map(str.split, lines)
               if len(words) > 7 and words[7].startswith("@verbena/") and words[7].endswith("/general")}
     return any(link == f"socket:[{inode}]" for inode in inodes for link in links)
+
+
+def has_udp_port(port):
+    wanted = f":{int(port):04X}"
+    return any(line.split()[1].endswith(wanted)
+               for line in pathlib.Path("/proc/net/udp").read_text().splitlines()[1:])
 
 
 class Stage:
@@ -80,10 +87,10 @@ class Stage:
         return process
 
     @staticmethod
-    def wait_listening(process):
+    def wait_listening(process, listens=has_general_services):
         """Binding and listening are one after the other in all these programs."""
         deadline = time.monotonic() + ENDS
-        while not has_general_services(process.process.pid):
+        while not listens(process.process.pid):
             check(process.process.poll() is None, "the server ended before it listened")
             check(time.monotonic() < deadline, "the server does not listen")
             time.sleep(0.01)
@@ -141,7 +148,10 @@ def run_once(stage, pair):
                 for word in template]
     more = {"run": pair.run, "environment": pair.environment, "address": address}
     server = stage.start(words(pair.server), **more)
-    stage.wait_listening(server)
+    if pair.datagrams:
+        stage.wait_listening(server, lambda _: has_udp_port(port))
+    else:
+        stage.wait_listening(server)
     clients = []
     for _ in range(pair.clients):
         clients.append(stage.start(words(pair.client), **more))
