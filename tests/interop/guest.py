@@ -23,6 +23,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 PORT = 7000
 MODULES = ["virtio_pci", "virtio_net", "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm"]
 PROVIDER = "/usr/lib/x86_64-linux-gnu/libibverbs"
+UNWINDER = "/lib/x86_64-linux-gnu/libgcc_s.so.1"  # the C library opens it when a thread ends early
 SETUP = ["ip", "rdma"]
 LONGEST_BOOT = 180  # seconds
 LARGEST_MTU = 9000
@@ -123,6 +124,7 @@ def make_image(folder, programs):
         copy_with_libraries(str(program), root, f"/bin/{pathlib.Path(program).name}")
     for provider in pathlib.Path(PROVIDER).glob("librxe*"):
         copy_with_libraries(str(provider), root)
+    copy_with_libraries(UNWINDER, root)
     (root / "etc/libibverbs.d").mkdir(parents=True)
     (root / "etc/libibverbs.d/rxe.driver").write_text("driver rxe\n")
     with (folder / "initrd").open("wb") as archive:
