@@ -45,17 +45,24 @@ class Pair:
     datagrams: bool = False  # the server has a socket of the kernel's at PORT in place of a listener
 
 
+def general_services(pid):
+    """The sockets of all who hear what comes to queue pair 1 on the host of the process, by their
+    names in the kernel's list."""
+    try:
+        lines = pathlib.Path(f"/proc/{pid}/net/unix").read_text().splitlines()
+    except OSError:
+        return set()
+    return {f"socket:[{words[6]}]" for words in map(str.split, lines)
+            if len(words) > 7 and words[7].startswith("@verbena/") and words[7].endswith("/general")}
+
+
 def has_general_services(pid):
-    """Whether the process hears what comes to queue pair 1, as who listens does: by its socket's
-    name in the kernel's list."""
+    """Whether the process is one of them, as who listens is."""
     try:
         links = {os.readlink(link) for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
-        lines = pathlib.Path("/proc/net/unix").read_text().splitlines()
     except OSError:
         return False
-    inodes = {words[6] for words in map(str.split, lines)
-              if len(words) > 7 and words[7].startswith("@verbena/") and words[7].endswith("/general")}
-    return any(link == f"socket:[{inode}]" for inode in inodes for link in links)
+    return bool(links & general_services(pid))
 
 
 def has_udp_port(port):
