@@ -64,7 +64,8 @@ Agent& agent() {
 
 Result<Id*> find_any_id(const Agent& agent, const File& file, std::uint32_t number) {
   Id* const id = agent.ids.find(number);
-  if (id == nullptr) return fail(std::errc::no_such_file_or_directory, "there is no such id");
+  if (id == nullptr || !id->seen)
+    return fail(std::errc::no_such_file_or_directory, "there is no such id");
   if (id->file != &file) return fail(std::errc::invalid_argument, "the id is another channel's");
   return id;
 }

@@ -60,9 +60,10 @@ class Agent {
 /// The process's, which is never destroyed.
 [[nodiscard]] Agent& agent();
 
-// With the lock held, but close_services().
+// With the lock held, but where it says without.
 
-/// no_such_file_or_directory when there is no such id, invalid_argument when it is another file's.
+/// no_such_file_or_directory when there is no such id, or the program does not know of it yet;
+/// invalid_argument when it is another file's.
 [[nodiscard]] Result<Id*> find_any_id(const Agent& agent, const File& file, std::uint32_t number);
 /// The same, whose device is there: else io_error.
 [[nodiscard]] Result<Id*> find_id(const Agent& agent, const File& file, std::uint32_t number);

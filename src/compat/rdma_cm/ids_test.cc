@@ -195,6 +195,27 @@ TEST_F(Ids, MigrateWithTheirEvents) {
   EXPECT_EQ(reported, 2U);
 }
 
+TEST_F(Ids, OfRequestsAreKnownOnceTheyWereTold) {
+  std::uint16_t port = 0;
+  const std::uint32_t listener = channel_.listener(1, port);
+  const std::uint32_t client = channel_.routed(2, port);
+  EXPECT_EQ(channel_.connect(client), 0);
+  EXPECT_TRUE(channel_.wait(30'000));
+  Channel other;
+  for (std::uint32_t guessed = 0; guessed < 8; ++guessed) {
+    if (guessed == listener || guessed == client) continue;
+    rdma_ucm_migrate_id command{};
+    command.id = guessed;
+    command.fd = static_cast<__u32>(channel_.fd);
+    rdma_ucm_migrate_resp response{};
+    EXPECT_EQ(other.ask(RDMA_USER_CM_CMD_MIGRATE_ID, command, response), ENOENT);
+    EXPECT_EQ(channel_.destroy(guessed), ENOENT);
+  }
+  const std::uint32_t requested = channel_.expect(Happened::kConnectRequest).id;
+  EXPECT_EQ(channel_.reject(requested, ""), 0);
+  EXPECT_EQ(channel_.destroy(requested), 0);
+}
+
 TEST_F(Ids, TakeTheirEventsAlong) {
   const std::uint32_t id = channel_.create(1);
   const sockaddr_in source = ipv4(kHere);
