@@ -139,8 +139,9 @@ void release_ports(Id& id) {
 
 Result<void> bind_ip(Agent& agent, File& file, const Request& request) {
   const auto command = VERBENA_TRY(request.read<rdma_ucm_bind_ip>());
-  Id& id = *VERBENA_TRY(find_id(agent, file, command.id));
-  return bind_id(agent, id, VERBENA_TRY(read_endpoint(&command.addr, sizeof command.addr)));
+  const auto source = read_endpoint(&command.addr, sizeof command.addr);
+  if (!source) return fail(std::errc::invalid_argument, "that is no IP address");
+  return bind_id(agent, *VERBENA_TRY(find_id(agent, file, command.id)), *source);
 }
 
 Result<void> bind(Agent& agent, File& file, const Request& request) {

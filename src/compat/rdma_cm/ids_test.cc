@@ -146,6 +146,22 @@ TEST_F(Ids, ShareAPortUntilOneListens) {
   EXPECT_EQ(option(first, 99, 0, 4), ENOSYS);
 }
 
+TEST_F(Ids, AckTimeoutsAreForThoseWhoWaitForAnAck) {
+  std::uint8_t timeout = 18;
+  const auto set = [&](__u8 type) {
+    rdma_ucm_set_option command{};
+    command.optval = reinterpret_cast<std::uint64_t>(&timeout);
+    command.id = channel_.create(1, RDMA_PS_IB, type);
+    command.optname = RDMA_OPTION_ID_ACK_TIMEOUT;
+    command.optlen = sizeof timeout;
+    return channel_.run(RDMA_USER_CM_CMD_SET_OPTION, command);
+  };
+  EXPECT_EQ(set(IBV_QPT_RC), 0);
+  EXPECT_EQ(set(IBV_QPT_XRC_SEND), 0);
+  EXPECT_EQ(set(IBV_QPT_XRC_RECV), EINVAL);
+  EXPECT_EQ(set(IBV_QPT_UC), EINVAL);
+}
+
 TEST_F(Ids, ResolvingTellsWhatIsWrong) {
   const std::uint32_t id = channel_.create(1);
   const sockaddr_in source = ipv4(kHere);
@@ -155,6 +171,11 @@ TEST_F(Ids, ResolvingTellsWhatIsWrong) {
   const std::uint32_t foreign = channel_.create(2);
   const sockaddr_in nobody = ipv4("198.51.100.77");
   EXPECT_EQ(channel_.resolve(foreign, ipv4(kThere, 1), &nobody), EADDRNOTAVAIL);
+  sockaddr_in unix_like = source;
+  unix_like.sin_family = AF_UNIX;
+  EXPECT_EQ(channel_.resolve(foreign, ipv4(kThere, 1), &unix_like), EINVAL);
+  EXPECT_EQ(channel_.resolve(foreign, unix_like), EINVAL);
+  EXPECT_EQ(channel_.bind(foreign, unix_like), EINVAL);
 }
 
 TEST_F(Ids, OfTheLoopbackNetworkAreReachedFromADeviceThere) {
