@@ -29,9 +29,8 @@ void Forwarding::flush(StrayBox& box, Time now) {
       together[count] = waiting_[count].datagram.segment();
     }
     const std::uint8_t slot = waiting_.front().slot;
-    const Handed handed = full[slot]
-                              ? Handed::kNoRoom
-                              : box.hand_on(slot, std::span(together).first(count), now);
+    const Handed handed =
+        full[slot] ? Handed::kNoRoom : box.hand_on(slot, std::span(together).first(count), now);
     if (handed == Handed::kNoRoom) full.set(slot);
     for (; count > 0; --count) {
       if (handed == Handed::kNoRoom) left.push_back(std::move(waiting_.front()));

@@ -12,9 +12,9 @@
 
 namespace verbena::nic {
 
-/// Management datagrams on their way to other processes. The kernel lets few messages wait in a box,
-/// whatever their size (net.unix.max_dgram_qlen, 10), so that those for one process go together, and
-/// what finds no room waits here, in order, and is tried again.
+/// Management datagrams on their way to other processes. The kernel lets few messages wait in a
+/// box, whatever their size (net.unix.max_dgram_qlen, 10), so that those for one process go
+/// together, and what finds no room waits here, in order, and is tried again.
 ///
 /// Threads: none; it belongs to a link. Memory: at most kMost datagrams.
 class Forwarding {
