@@ -129,6 +129,14 @@ void renew_after_fork(Agent& agent) {
   agent.multicasts = {};
 }
 
+void end_connections() {
+  Agent& the_agent = agent();
+  const std::unique_lock lock(the_agent, std::try_to_lock);
+  if (!lock || the_agent.generation != process_generation()) return;
+  const auto connected = [](const Id& id) { return id.connection != 0; };
+  for (Id* const id : the_agent.ids.select(connected)) abandon_connection(*id);
+}
+
 void close_services() {
   std::vector<std::unique_ptr<Port>> closing;
   Agent& the_agent = agent();

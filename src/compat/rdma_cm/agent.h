@@ -39,6 +39,7 @@ struct Port {
 class Agent {
  public:
   void lock() { mutex_.lock(); }
+  [[nodiscard]] bool try_lock() { return mutex_.try_lock(); }
   void unlock();
   /// There are events somewhere. From any thread that does not hold a lock of a GeneralServices.
   void notify();
@@ -78,7 +79,10 @@ void take_events(Agent& agent);
 
 /// In a forked child all that the parent had is left as it is.
 void renew_after_fork(Agent& agent);
-/// For tests: closes the devices' services, when no file is open.
+/// At the process's end, as the kernel closes the device then: peers hear that it is over. Nothing
+/// while somebody has the lock, who may be the one that exits. Without the lock.
+void end_connections();
+/// For tests: closes the devices' services, when no file is open. Without the lock.
 void close_services();
 
 /// What a manager is asked for something with: `work(manager, now)`.
