@@ -101,12 +101,13 @@ class Part {
     EXPECT_TRUE(services->ask([&](cm::Manager& manager, Time) { return manager.confirm(id, {}); }));
   }
 
-  std::unique_ptr<GeneralServices> services;
-
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   int notified_ = 0;
+
+ public:
+  std::unique_ptr<GeneralServices> services;  ///< notifies until it is gone
 };
 
 std::unique_ptr<LiveHost> make_host() { return LiveHost::create({}).value(); }
