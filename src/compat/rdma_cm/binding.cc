@@ -77,7 +77,10 @@ Result<void> listen_id(Agent& agent, Id& id, std::uint32_t backlog) {
   VERBENA_TRY(reserve_port(agent, id));
   for (Reservation& reservation : id.reservations) {
     if (auto listening = listen_at(id, reservation, backlog); !listening) {
-      for (Reservation& begun : id.reservations) stop_listening(begun);
+      // What it got so far counts as listening: it gets its ports anew, now or when it listens
+      // again.
+      release_ports(id);
+      static_cast<void>(reserve_port(agent, id));
       return listening;
     }
   }

@@ -146,6 +146,27 @@ TEST_F(Ids, ShareAPortUntilOneListens) {
   EXPECT_EQ(option(first, 99, 0, 4), ENOSYS);
 }
 
+TEST_F(Ids, WhoMayNotListenEverywhereListensNowhere) {
+  const auto sharing = [&](std::uint64_t uid) {
+    const int on = 1;
+    rdma_ucm_set_option command{};
+    command.optval = reinterpret_cast<std::uint64_t>(&on);
+    command.id = channel_.create(uid);
+    command.optname = RDMA_OPTION_ID_REUSEADDR;
+    command.optlen = sizeof on;
+    EXPECT_EQ(channel_.run(RDMA_USER_CM_CMD_SET_OPTION, command), 0);
+    return command.id;
+  };
+  const std::uint32_t everywhere = sharing(1);
+  const std::uint32_t there = sharing(2);
+  EXPECT_EQ(channel_.bind(everywhere, ipv4("0.0.0.0", 7473)), 0);
+  EXPECT_EQ(channel_.bind(there, ipv4(kThere, 7473)), 0);
+  EXPECT_EQ(channel_.listen(everywhere), EADDRNOTAVAIL);
+  EXPECT_EQ(channel_.bind(sharing(3), ipv4(kHere, 7473)), 0) << "nobody listens there";
+  EXPECT_EQ(channel_.destroy(there), 0);
+  EXPECT_EQ(channel_.listen(everywhere), EADDRNOTAVAIL) << "now for the third's sake";
+}
+
 TEST_F(Ids, AckTimeoutsAreForThoseWhoWaitForAnAck) {
   std::uint8_t timeout = 18;
   const auto set = [&](__u8 type) {
