@@ -49,8 +49,8 @@ Result<void> PortTable::check(const PortEntry& wanted, const PortEntry* self,
 Result<std::uint16_t> PortTable::free_port(std::uint16_t space, Random& random) const {
   std::bitset<kEphemeral> used;
   for (const PortEntry& entry : entries_) {
-    if (entry.space == space && entry.port >= kFirstEphemeral && entry.port <= kLastEphemeral)
-      used.set(entry.port - std::size_t{kFirstEphemeral});
+    const std::size_t at = entry.port - std::size_t{kFirstEphemeral};
+    if (entry.space == space && at < used.size()) used[at] = true;
   }
   const auto first = static_cast<std::uint32_t>(random.below(kEphemeral));
   for (std::uint32_t i = 0; i < kEphemeral; ++i) {
@@ -88,13 +88,14 @@ void PortTable::release_owner(std::uint32_t owner) {
   }
 }
 
-std::optional<std::uint32_t> PortTable::listener(wire::PortSpace space, std::uint16_t port,
-                                                 const wire::Address& address) const {
+std::optional<std::uint32_t> PortTable::listener(
+    wire::PortSpace space, std::uint16_t port, const wire::Address& address,
+    const std::function<bool(std::uint32_t owner)>& is_there) const {
   std::optional<std::uint32_t> any;
-  for (const PortEntry& entry : entries_) {
-    if (entry.space != static_cast<std::uint16_t>(space) || entry.port != port ||
-        entry.listening == 0 || !takes(entry, address))
-      continue;
+  for (const PortEntry& shared : entries_) {
+    if (shared.space != static_cast<std::uint16_t>(space) || shared.port != port) continue;
+    const PortEntry entry = shared;  // which another process may be changing
+    if (entry.listening == 0 || !takes(entry, address) || !is_there(entry.owner)) continue;
     if (!entry.address.is_zero()) return entry.owner;
     any = entry.owner;
   }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -48,9 +49,10 @@ class PortTable {
   /// All of that owner's, which is gone.
   void release_owner(std::uint32_t owner);
   /// Who is to have a request for that port that came to that address: who listens there before who
-  /// listens at any.
-  [[nodiscard]] std::optional<std::uint32_t> listener(wire::PortSpace space, std::uint16_t port,
-                                                      const wire::Address& address) const;
+  /// listens at any, of those owners that are there.
+  [[nodiscard]] std::optional<std::uint32_t> listener(
+      wire::PortSpace space, std::uint16_t port, const wire::Address& address,
+      const std::function<bool(std::uint32_t owner)>& is_there) const;
 
   [[nodiscard]] const PortEntry& operator[](std::size_t place) const { return entries_[place]; }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -28,7 +29,14 @@ class Ports : public testing::Test {
   }
   std::size_t bind(const PortEntry& wanted) { return table_.bind(wanted, random_).value(); }
 
+  std::optional<std::uint32_t> listener(wire::PortSpace space, std::uint16_t port,
+                                        const wire::Address& address) {
+    return table_.listener(space, port, address,
+                           [this](std::uint32_t owner) { return owner != gone_; });
+  }
+
   std::array<PortEntry, 64> entries_{};
+  std::uint32_t gone_ = 0;
   PortTable table_{entries_};
   Random random_{1};
 };
@@ -118,25 +126,39 @@ TEST_F(Ports, WhoIsGoneHasNone) {
   ASSERT_TRUE(table_.listen(bind(others)));
   table_.release_owner(1);
   EXPECT_EQ(refused(entry(kHere)), std::errc{});
-  EXPECT_EQ(table_.listener(wire::PortSpace::kTcp, 7471, kThere), 2U);
+  EXPECT_EQ(listener(wire::PortSpace::kTcp, 7471, kThere), 2U);
   table_.release_owner(2);
-  EXPECT_EQ(table_.listener(wire::PortSpace::kTcp, 7471, kThere), std::nullopt);
+  EXPECT_EQ(listener(wire::PortSpace::kTcp, 7471, kThere), std::nullopt);
+}
+
+TEST_F(Ports, WhoListensNoMoreHidesNobody) {
+  PortEntry dead = entry(kHere, 9000);
+  dead.owner = gone_ = 4;
+  dead.listening = 1;
+  PortEntry other = entry({}, 9000);
+  other.owner = 5;
+  other.listening = 1;
+  entries_[0] = dead;  // as another process may write it
+  entries_[1] = other;
+  EXPECT_EQ(listener(wire::PortSpace::kTcp, 9000, kHere), 5U);
+  entries_[1] = {};
+  EXPECT_EQ(listener(wire::PortSpace::kTcp, 9000, kHere), std::nullopt);
 }
 
 TEST_F(Ports, WhoListensIsFound) {
   PortEntry any = entry({}, 9000);
   any.owner = 3;
   const std::size_t place = bind(any);
-  EXPECT_EQ(table_.listener(wire::PortSpace::kTcp, 9000, kHere), std::nullopt) << "bound, no more";
+  EXPECT_EQ(listener(wire::PortSpace::kTcp, 9000, kHere), std::nullopt) << "bound, no more";
   ASSERT_TRUE(table_.listen(place));
-  EXPECT_EQ(table_.listener(wire::PortSpace::kTcp, 9000, kHere), 3U);
-  EXPECT_EQ(table_.listener(wire::PortSpace::kTcp, 9000, kSix), 3U);
-  EXPECT_EQ(table_.listener(wire::PortSpace::kUdp, 9000, kHere), std::nullopt);
+  EXPECT_EQ(listener(wire::PortSpace::kTcp, 9000, kHere), 3U);
+  EXPECT_EQ(listener(wire::PortSpace::kTcp, 9000, kSix), 3U);
+  EXPECT_EQ(listener(wire::PortSpace::kUdp, 9000, kHere), std::nullopt);
   table_.release(place);
   any.families = Families::kIpv4;
   ASSERT_TRUE(table_.listen(bind(any)));
-  EXPECT_EQ(table_.listener(wire::PortSpace::kTcp, 9000, kSix), std::nullopt);
-  EXPECT_EQ(table_.listener(wire::PortSpace::kTcp, 9000, kHere), 3U);
+  EXPECT_EQ(listener(wire::PortSpace::kTcp, 9000, kSix), std::nullopt);
+  EXPECT_EQ(listener(wire::PortSpace::kTcp, 9000, kHere), 3U);
 }
 
 }  // namespace

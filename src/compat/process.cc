@@ -47,6 +47,12 @@ void after_fork_in_child() {
   rdma_cm::agent().unlock_in_child();
 }
 
+/// What a device and the kernel would do for a process that ends.
+void at_exit() {
+  flush_contexts();
+  rdma_cm::end_connections();
+}
+
 }  // namespace
 
 bool is_in_parents_memory() {
@@ -58,7 +64,7 @@ void watch_process() {
   std::call_once(once, [] {
     detail::process_id.store(sys::getpid(), std::memory_order_relaxed);
     static_cast<void>(pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child));
-    static_cast<void>(std::atexit(&flush_contexts));
+    static_cast<void>(std::atexit(&at_exit));
   });
 }
 

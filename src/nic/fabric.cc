@@ -304,9 +304,8 @@ void Fabric::give_back(std::size_t slot, SlotUse use) {
 
 // --- The ports of rdma_cm
 
-Result<void> Fabric::with_ports(const std::function<void(std::span<cm::PortEntry>)>& work) {
-  const std::scoped_lock lock(ports_mutex_);
-  for (int i = 0; !directory_.lock_ports(); ++i) {
+Result<void> Fabric::with_ports(const PortsWork& work) {
+  for (int i = 0; !try_with_ports(work); ++i) {
     if (i == kPortsAttempts)
       return fail(
           std::errc::timed_out,
@@ -314,9 +313,22 @@ Result<void> Fabric::with_ports(const std::function<void(std::span<cm::PortEntry
                       wire::to_string(address_), kPortsAttempts * kPause.tv_nsec / 1'000'000'000));
     pause();
   }
-  work(directory_.ports());
-  directory_.unlock_ports();
   return {};
+}
+
+bool Fabric::try_with_ports(const PortsWork& work) {
+  const std::scoped_lock lock(ports_mutex_);
+  if (!directory_.lock_ports()) return false;
+  const std::unique_ptr<FabricDirectory, void (*)(FabricDirectory*)> locked(
+      &directory_, [](FabricDirectory* directory) { directory->unlock_ports(); });
+  work(directory_.ports());
+  return true;
+}
+
+void Fabric::look_at_ports(const PortsWork& look) {
+  if (try_with_ports(look)) return;
+  const std::scoped_lock lock(ports_mutex_);
+  look(directory_.ports());
 }
 
 bool Fabric::is_there(Tenant tenant) const {

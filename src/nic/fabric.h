@@ -94,9 +94,13 @@ class Fabric final : public std::enable_shared_from_this<Fabric>, private Recept
   /// is none. For queue pairs, its sockets are then empty and read by nobody else. For queue pair
   /// 1, this process reads the sockets of kGeneralSlot from then on, beside others that do.
   [[nodiscard]] Result<Slot> take_slot(SlotUse use);
+  using PortsWork = std::function<void(std::span<cm::PortEntry>)>;
   /// Lets `work` have the ports of rdma_cm, and nobody else meanwhile. timed_out when another
   /// process has them and does not go on.
-  [[nodiscard]] Result<void> with_ports(const std::function<void(std::span<cm::PortEntry>)>& work);
+  [[nodiscard]] Result<void> with_ports(const PortsWork& work);
+  /// Lets `look` see them, and change nothing. Where another process has them just now, what it
+  /// changes may be half done: a thread that serves all must not wait for one that may be stopped.
+  void look_at_ports(const PortsWork& look);
   /// A slot with how often it was taken: what no later owner of the slot is.
   using Tenant = std::uint32_t;
   [[nodiscard]] Tenant tenant_of(std::size_t slot) const {
@@ -146,6 +150,7 @@ class Fabric final : public std::enable_shared_from_this<Fabric>, private Recept
   [[nodiscard]] bool can_share(std::size_t slot, SlotUse use) const;
   [[nodiscard]] Result<std::unique_ptr<StrayBox>> open_box(std::size_t slot, SlotUse use);
   [[nodiscard]] std::unique_ptr<StrayBox> try_take(std::size_t slot, SlotUse use);
+  [[nodiscard]] bool try_with_ports(const PortsWork& work);
   [[nodiscard]] Slot hold(std::size_t slot, SlotUse use, std::unique_ptr<StrayBox> box);
   void give_back(std::size_t slot, SlotUse use);
 

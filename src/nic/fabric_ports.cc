@@ -55,14 +55,13 @@ void FabricPorts::release(std::size_t place) {
 
 std::optional<std::uint8_t> FabricPorts::listener(const wire::ServicePort& port,
                                                   const wire::Address& address) {
-  const auto slot = try_twice([&](cm::PortTable table) -> Result<std::uint8_t> {
-    const auto owner = table.listener(port.space, port.port, address);
-    if (!owner) return std::uint8_t{kGeneralSlot};
-    if (!fabric_->is_there(*owner)) return fail(std::errc::no_such_process);
-    return static_cast<std::uint8_t>(Fabric::slot_of(*owner));
+  std::optional<Fabric::Tenant> owner;
+  fabric_->look_at_ports([&](std::span<cm::PortEntry> ports) {
+    owner = cm::PortTable(ports).listener(
+        port.space, port.port, address,
+        [this](Fabric::Tenant tenant) { return fabric_->is_there(tenant); });
   });
-  if (!slot || *slot == kGeneralSlot) return std::nullopt;
-  return *slot;
+  return owner ? std::optional(static_cast<std::uint8_t>(Fabric::slot_of(*owner))) : std::nullopt;
 }
 
 }  // namespace verbena::nic

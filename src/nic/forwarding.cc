@@ -33,8 +33,8 @@ void Forwarding::flush(StrayBox& box, Time now) {
         full[slot] ? Handed::kNoRoom : box.hand_on(slot, std::span(together).first(count), now);
     if (handed == Handed::kNoRoom) full.set(slot);
     for (; count > 0; --count) {
-      if (handed == Handed::kNoRoom) left.push_back(std::move(waiting_.front()));
-      if (handed == Handed::kNobody) returned_.push_back(std::move(waiting_.front()));
+      if (handed == Handed::kNoRoom) left.push_back(waiting_.front());
+      if (handed == Handed::kNobody) returned_.push_back(waiting_.front());
       waiting_.pop_front();
     }
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "nic/general_link.h"
 #include "nic/icrc_mode.h"
@@ -51,12 +52,13 @@ PortState GeneralServices::port() const {
 }
 
 void GeneralServices::set_port(const PortState& state) {
+  bool changed = false;
   {
     const std::scoped_lock lock(mutex_);
-    place_.port = state;
+    changed = std::exchange(place_.port, state) != state;
     place_.link->refresh();
   }
-  surroundings_.notify();
+  if (changed) surroundings_.notify();
 }
 
 void GeneralServices::raise_fatal() {

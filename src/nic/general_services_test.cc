@@ -5,8 +5,11 @@
 // difference to them.
 #include "nic/general_services.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -17,6 +20,7 @@
 #include <string_view>
 
 #include "cm/manager.h"
+#include "nic/fabric_directory.h"
 #include "nic/general_link.h"
 #include "nic/live_host.h"
 #include "nic/test_child.h"
@@ -97,12 +101,13 @@ class Part {
     EXPECT_TRUE(services->ask([&](cm::Manager& manager, Time) { return manager.confirm(id, {}); }));
   }
 
-  std::unique_ptr<GeneralServices> services;
-
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   int notified_ = 0;
+
+ public:
+  std::unique_ptr<GeneralServices> services;  ///< notifies until it is gone
 };
 
 std::unique_ptr<LiveHost> make_host() { return LiveHost::create({}).value(); }
@@ -222,6 +227,24 @@ class Child : public testing::Child {
   Child() : testing::Child("GeneralServicesChild.DISABLED_Listens") {}
 };
 
+/// Takes the lock of the ports, by the descriptor that this process has of the address's directory.
+bool take_ports(const std::string& at) {
+  const std::string wanted = FabricDirectory::link_name(address(at));
+  for (int fd = 0; fd < 1 << 16; ++fd) {
+    std::array<char, 256> name{};
+    const ssize_t size =
+        ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), name.data(), name.size());
+    if (size < 0 || std::string_view(name.data(), static_cast<std::size_t>(size)) != wanted)
+      continue;
+    struct flock lock{};
+    lock.l_type = F_WRLCK;
+    lock.l_start = kSlots;
+    lock.l_len = 1;
+    return ::fcntl(fd, F_SETLK, &lock) == 0;
+  }
+  return false;
+}
+
 TEST(GeneralServicesChild, DISABLED_Listens) {
   if (!testing::is_child()) GTEST_SKIP() << "only as a child";
   auto host = make_host();
@@ -231,6 +254,8 @@ TEST(GeneralServicesChild, DISABLED_Listens) {
     words >> port;
     part = std::make_unique<Part>(*host, at);
     part->listen(port);
+    std::string wish;
+    if (words >> wish) return std::string(take_ports(at) ? "has the ports" : "failed");
     return std::string("listening");
   });
 }
@@ -261,6 +286,22 @@ TEST(GeneralServices, AStoppedReaderHoldsUpNobody) {
   // Its own requests wait for it.
   from.connect(kAt, wire::service_id(kPort.space, 7472));
   EXPECT_FALSE(from.services->next_event());
+}
+
+TEST(GeneralServices, WhoStopsWithThePortsKeepsNobodyFromBeingFound) {
+  constexpr auto kAt = "127.77.20.12";
+  Child stopped;
+  ASSERT_EQ(stopped.ask("127.77.20.12 7473 ports"), "has the ports");
+  auto host = make_host();
+  Part part(*host, kAt);
+  constexpr wire::ServicePort kTheirs{.space = wire::PortSpace::kTcp, .port = 7473};
+  EXPECT_TRUE(part.services->ports().listener(kTheirs, address(kAt)));
+  EXPECT_FALSE(part.services->ports().listener(kPort, address(kAt)));
+  const auto bound = part.services->ports().bind(Part::entry(7474));
+  ASSERT_FALSE(bound);
+  EXPECT_EQ(bound.error().condition, std::errc::timed_out);
+  stopped.kill();
+  EXPECT_TRUE(part.services->ports().bind(Part::entry(7474)));
 }
 
 TEST(GeneralServices, WhileThePortIsDownNothingComes) {

@@ -30,7 +30,7 @@ class Grace {
   /// The next one whose time is over; its view is valid until the next call.
   [[nodiscard]] std::optional<wire::Segment> take(Time now) {
     if (waiting_.empty() || waiting_.front().first > now) return std::nullopt;
-    taken_ = std::move(waiting_.front().second);
+    taken_ = waiting_.front().second;
     waiting_.pop_front();
     return taken_->segment();
   }

@@ -296,6 +296,8 @@ Result<std::unique_ptr<GeneralServices>> LiveHost::open_general_services(
   {
     const std::scoped_lock lock(impl_->nics_mutex);
     impl_->services.insert(services.get());
+    // As it is since the place was taken; what comes later is told to all.
+    services->set_port(fabric.port());
   }
   VERBENA_TRY(impl_->runner.adopt(*services));
   return services;

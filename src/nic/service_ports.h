@@ -33,7 +33,7 @@ class ServicePorts {
   /// As cm::PortTable::listen().
   [[nodiscard]] virtual Result<void> listen(std::size_t place) = 0;
   virtual void release(std::size_t place) = 0;
-  /// The slot of the process that listens; nothing when nobody does.
+  /// The slot of the process that listens; nothing when nobody does. Waits for nobody.
   [[nodiscard]] virtual std::optional<std::uint8_t> listener(const wire::ServicePort& port,
                                                              const wire::Address& address) = 0;
 };

@@ -85,6 +85,16 @@ def killed_client(stage, factor):
     stage.see(server, "UNREACHABLE|CONNECT_ERROR|DISCONNECTED", "the listener")
 
 
+def leaving_client(stage, factor):
+    """Whose peer hears that it is over, as from a kernel."""
+    port = port_of(stage)
+    server = listener(stage, port, 1)
+    client = connecter(stage, port, "leave")
+    Stage.ended(client, ENDS, "the client")
+    Stage.ended(server, ENDS, "the listener")
+    stage.see(server, "DISCONNECTED", "the listener")
+
+
 def loop(stage, factor):
     count = str({1: 300, 5: 10000}.get(factor, 100000))
     process = stage.start([stage.program("verbs_cm"), "loop", stage.address, count])
@@ -150,6 +160,7 @@ SCENARIOS = {
     "a port whose listener is killed": killed_listener,
     "a second listener at a port": second_listener,
     "a client killed before its RTU": killed_client,
+    "a client that exits connected": leaving_client,
     "connect and disconnect": loop,
     "rcopy": rcopy,
     "netcat over rsockets": tcp_over_rsockets,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the programs of rdmacm-utils do not do with connections:
-//   verbs_cm listen ADDRESS PORT COUNT [reject]  accepts (or refuses) so many, and says of each
-//   event
-//                                                what it is; "listening" first
-//   verbs_cm connect ADDRESS PORT [die]          one connection, and the event that answers it;
-//   with
-//                                                `die` it is killed between the answer and its RTU
-//   verbs_cm loop ADDRESS COUNT                  connects and disconnects in one process, and
-//   prints
-//                                                what is left and how fast it was, beside TCP
+//
+//   verbs_cm listen ADDRESS PORT COUNT [reject]
+//     accepts (or refuses) so many, and says of each event what it is; "listening" first
+//   verbs_cm connect ADDRESS PORT [die | leave]
+//     one connection, and the event that answers it; with `die` it is killed between the answer and
+//     its RTU, with `leave` it exits while it is connected
+//   verbs_cm loop ADDRESS COUNT
+//     connects and disconnects in one process, and prints what is left and how fast it was, beside
+//     TCP
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -140,7 +140,8 @@ static int run_listener(struct sockaddr_storage address, unsigned count, bool re
 }
 
 // Without a queue pair in librdmacm's hands, the peer's answer is ours to confirm: there we die.
-static int run_connecter(struct sockaddr_storage address, bool dies) {
+static int run_connecter(struct sockaddr_storage address, const char* how) {
+  const bool dies = strcmp(how, "die") == 0;
   struct rdma_event_channel* const channel = rdma_create_event_channel();
   need(channel != NULL, "rdma_create_event_channel");
   struct rdma_cm_id* const id = route_to(channel, address);
@@ -159,6 +160,7 @@ static int run_connecter(struct sockaddr_storage address, bool dies) {
     raise(SIGKILL);
   }
   rdma_ack_cm_event(event);
+  if (strcmp(how, "leave") == 0) exit(type == RDMA_CM_EVENT_ESTABLISHED ? 0 : 1);
   if (type == RDMA_CM_EVENT_ESTABLISHED) {
     need(rdma_disconnect(id) == 0, "rdma_disconnect");
     expect(channel, RDMA_CM_EVENT_DISCONNECTED);
@@ -275,11 +277,12 @@ int main(int argc, char** argv) {
     return run_listener(address_of(argv[2], argv[3]), (unsigned)strtoul(argv[4], NULL, 10),
                         argc > 5);
   if (strcmp(what, "connect") == 0 && argc >= 4)
-    return run_connecter(address_of(argv[2], argv[3]), argc > 4);
+    return run_connecter(address_of(argv[2], argv[3]), argc > 4 ? argv[4] : "");
   if (strcmp(what, "loop") == 0 && argc == 4)
     return run_loop(address_of(argv[2], "0"), (unsigned)strtoul(argv[3], NULL, 10));
-  fprintf(stderr,
-          "usage: verbs_cm listen ADDRESS PORT COUNT [reject] | connect ADDRESS PORT [die] | "
-          "loop ADDRESS COUNT\n");
+  fprintf(
+      stderr,
+      "usage: verbs_cm listen ADDRESS PORT COUNT [reject] | connect ADDRESS PORT [die | leave] | "
+      "loop ADDRESS COUNT\n");
   return 2;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/sys.h"
 #include "compat/process.h"
 #include "compat/rdma_cm/binding.h"
 #include "compat/rdma_cm/connecting.h"
@@ -15,6 +16,8 @@ namespace verbena::compat::rdma_cm {
 namespace {
 
 constexpr std::uint32_t kPsnMask = 0xFFFFFF;
+constexpr int kTriesAtExit = 50;
+constexpr timespec kPauseAtExit{.tv_sec = 0, .tv_nsec = 1'000'000};
 
 /// `verbena gid del` took addresses away: whose were bound to them are told.
 void look_at_addresses(Agent& agent, Port& port) {
@@ -64,7 +67,8 @@ Agent& agent() {
 
 Result<Id*> find_any_id(const Agent& agent, const File& file, std::uint32_t number) {
   Id* const id = agent.ids.find(number);
-  if (id == nullptr) return fail(std::errc::no_such_file_or_directory, "there is no such id");
+  if (id == nullptr || !id->seen)
+    return fail(std::errc::no_such_file_or_directory, "there is no such id");
   if (id->file != &file) return fail(std::errc::invalid_argument, "the id is another channel's");
   return id;
 }
@@ -126,6 +130,19 @@ void renew_after_fork(Agent& agent) {
   agent.ports.clear();
   agent.ids = {};
   agent.multicasts = {};
+}
+
+void end_connections() {
+  Agent& the_agent = agent();
+  std::unique_lock lock(the_agent, std::try_to_lock);
+  // Whoever drives may have it just now, or who exits may for ever.
+  for (int i = 0; i < kTriesAtExit && !lock; ++i) {
+    sys::ppoll(nullptr, 0, &kPauseAtExit);
+    static_cast<void>(lock.try_lock());
+  }
+  if (!lock || the_agent.generation != process_generation()) return;
+  const auto connected = [](const Id& id) { return id.connection != 0; };
+  for (Id* const id : the_agent.ids.select(connected)) abandon_connection(*id);
 }
 
 void close_services() {

@@ -39,6 +39,7 @@ struct Port {
 class Agent {
  public:
   void lock() { mutex_.lock(); }
+  [[nodiscard]] bool try_lock() { return mutex_.try_lock(); }
   void unlock();
   /// There are events somewhere. From any thread that does not hold a lock of a GeneralServices.
   void notify();
@@ -60,9 +61,10 @@ class Agent {
 /// The process's, which is never destroyed.
 [[nodiscard]] Agent& agent();
 
-// With the lock held, but close_services().
+// With the lock held, but where it says without.
 
-/// no_such_file_or_directory when there is no such id, invalid_argument when it is another file's.
+/// no_such_file_or_directory when there is no such id, or the program does not know of it yet;
+/// invalid_argument when it is another file's.
 [[nodiscard]] Result<Id*> find_any_id(const Agent& agent, const File& file, std::uint32_t number);
 /// The same, whose device is there: else io_error.
 [[nodiscard]] Result<Id*> find_id(const Agent& agent, const File& file, std::uint32_t number);
@@ -77,7 +79,10 @@ void take_events(Agent& agent);
 
 /// In a forked child all that the parent had is left as it is.
 void renew_after_fork(Agent& agent);
-/// For tests: closes the devices' services, when no file is open.
+/// At the process's end, as the kernel closes the device then: peers hear that it is over. Nothing
+/// when somebody keeps the lock, who may be the one that exits. Without the lock.
+void end_connections();
+/// For tests: closes the devices' services, when no file is open. Without the lock.
 void close_services();
 
 /// What a manager is asked for something with: `work(manager, now)`.

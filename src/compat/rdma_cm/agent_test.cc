@@ -115,6 +115,22 @@ TEST_F(Agents, ServiceTypeIsTheTrafficClass) {
   EXPECT_EQ(attributes.ah_attr.grh.traffic_class, 0x68);
 }
 
+TEST_F(Agents, APeerWithoutAnAckTimeoutMakesNoEndlessOne) {
+  client_.routed(0x20, port_);
+  const wire::Path path{.source = wire::Address::from_string(kHere).value(),
+                        .destination = wire::Address::from_string(kThere).value()};
+  wire::CmReq request{
+      .service_id = wire::service_id(wire::PortSpace::kTcp, port_), .local_qp = 7, .path_mtu = 3};
+  const wire::CmAddressHeader header{.source = path.source, .destination = path.destination};
+  header.encode(request.private_data.data());
+  ASSERT_TRUE(services(kHere).ask(
+      [&](cm::Manager& manager, Time now) { return manager.connect(path, request, now); }));
+  const std::uint32_t peer = server_.expect(Happened::kConnectRequest).id;
+  ib_uverbs_qp_attr attributes{};
+  ASSERT_EQ(server_.attributes(peer, IBV_QPS_RTS, attributes), 0);
+  EXPECT_EQ(attributes.timeout, 1);
+}
+
 TEST_F(Agents, WhoseAddressIsTakenAwayIsTold) {
   const wire::Address second = wire::Address::from_string("127.91.0.3").value();
   nic::GeneralServices& there = services(kThere);

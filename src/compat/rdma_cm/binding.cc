@@ -77,7 +77,10 @@ Result<void> listen_id(Agent& agent, Id& id, std::uint32_t backlog) {
   VERBENA_TRY(reserve_port(agent, id));
   for (Reservation& reservation : id.reservations) {
     if (auto listening = listen_at(id, reservation, backlog); !listening) {
-      for (Reservation& begun : id.reservations) stop_listening(begun);
+      // What it got so far counts as listening: it gets its ports anew, now or when it listens
+      // again.
+      release_ports(id);
+      static_cast<void>(reserve_port(agent, id));
       return listening;
     }
   }
@@ -139,8 +142,9 @@ void release_ports(Id& id) {
 
 Result<void> bind_ip(Agent& agent, File& file, const Request& request) {
   const auto command = VERBENA_TRY(request.read<rdma_ucm_bind_ip>());
-  Id& id = *VERBENA_TRY(find_id(agent, file, command.id));
-  return bind_id(agent, id, VERBENA_TRY(read_endpoint(&command.addr, sizeof command.addr)));
+  const auto source = read_endpoint(&command.addr, sizeof command.addr);
+  if (!source) return fail(std::errc::invalid_argument, "that is no IP address");
+  return bind_id(agent, *VERBENA_TRY(find_id(agent, file, command.id)), *source);
 }
 
 Result<void> bind(Agent& agent, File& file, const Request& request) {

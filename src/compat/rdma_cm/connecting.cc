@@ -31,7 +31,8 @@ wire::CmTransport transport_of(ibv_qp_type type) {
   }
 }
 
-/// The request with all but its private data, as cm.c: an XRC initiator receives nothing.
+/// The request with all but its private data, as cm.c: an XRC initiator receives nothing, and its
+/// target asks for nothing.
 wire::CmReq make_request(const Id& id, const rdma_ucm_conn_param& asked) {
   const bool receives = id.qp_type != IBV_QPT_XRC_SEND;
   wire::CmReq request{
@@ -49,9 +50,9 @@ wire::CmReq make_request(const Id& id, const rdma_ucm_conn_param& asked) {
   if (receives) {
     request.responder_resources = asked.responder_resources;
     request.shared_receive_queue = id.shared_receive_queue;
+    request.retry_count = retries(asked.retry_count);
+    request.rnr_retry_count = retries(asked.rnr_retry_count);
   }
-  request.retry_count = retries(asked.retry_count);
-  request.rnr_retry_count = retries(asked.rnr_retry_count);
   request.primary.packet_rate = id.route.rate;
   request.primary.service_level = id.route.service_level;
   request.primary.local_ack_timeout = ack_timeout(kAckDelay, id.route.packet_lifetime);
@@ -68,8 +69,8 @@ Result<void> connect_id(Id& id, const rdma_ucm_conn_param& asked) {
   id.port->connections[id.connection] = &id;
   id.agreement = {.responder_resources = asked.responder_resources,
                   .initiator_depth = asked.initiator_depth,
-                  .retry_count = request.retry_count,
-                  .rnr_retry_count = request.rnr_retry_count,
+                  .retry_count = retries(asked.retry_count),
+                  .rnr_retry_count = retries(asked.rnr_retry_count),
                   .timeout = static_cast<std::uint8_t>(id.route.packet_lifetime + 1)};
   return {};
 }
@@ -83,6 +84,11 @@ Result<void> accept_id(Id& id, const rdma_ucm_conn_param& asked) {
                     .end_to_end_flow_control = asked.flow_control != 0,
                     .rnr_retry_count = retries(asked.rnr_retry_count),
                     .shared_receive_queue = id.shared_receive_queue};
+  if (id.qp_type == IBV_QPT_XRC_RECV) {  // as cm.c: it only receives, and always in shared queues
+    reply.initiator_depth = 0;
+    reply.end_to_end_flow_control = false;
+    reply.shared_receive_queue = true;
+  }
   VERBENA_TRY(copy_private_data(asked, reply.private_data));
   VERBENA_TRY(ask(*id.port, [&](cm::Manager& manager, Time now) {
     return manager.accept(id.connection, reply, now);

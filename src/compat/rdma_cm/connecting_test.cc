@@ -136,6 +136,56 @@ TEST_F(Connecting, BothSidesAreToldWhatTheirQueuePairsNeed) {
   EXPECT_EQ(active_sending.sq_psn, passive.rq_psn);
 }
 
+TEST_F(Connecting, EachTypeOfQueuePairIsToldWhatItHas) {
+  constexpr std::uint32_t kReady =
+      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+  constexpr std::uint32_t kResponds = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  constexpr std::uint32_t kSends = IBV_QP_STATE | IBV_QP_SQ_PSN;
+  constexpr std::uint32_t kRequests =
+      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+  const struct {
+    __u8 active;
+    __u8 passive;
+    std::uint32_t active_ready, active_sends, passive_ready, passive_sends;
+  } cases[] = {
+      {IBV_QPT_UC, IBV_QPT_UC, kReady, kSends, kReady, kSends},
+      {IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV, kReady, kSends | kRequests, kReady | kResponds,
+       kSends | IBV_QP_TIMEOUT},
+  };
+  std::uint16_t port = 20100;
+  for (const auto& types : cases) {
+    const std::uint32_t listener = server_.create(0x50, RDMA_PS_IB, types.passive);
+    EXPECT_EQ(server_.bind(listener, ipv4(kThere, ++port)), 0);
+    EXPECT_EQ(server_.listen(listener), 0);
+    const std::uint32_t client = client_.create(0x60, RDMA_PS_IB, types.active);
+    EXPECT_EQ(client_.resolve(client, ipv4(kThere, port)), 0);
+    client_.expect(Happened::kAddressResolved);
+    EXPECT_EQ(client_.resolve_route(client), 0);
+    client_.expect(Happened::kRouteResolved);
+    EXPECT_EQ(client_.connect(client, parameters(0x123)), 0);
+    const rdma_ucm_event_resp request = server_.expect(Happened::kConnectRequest);
+    EXPECT_EQ(server_.accept(request.id, 0x70, parameters(0x456)), 0);
+    const rdma_ucm_event_resp response = client_.expect(Happened::kConnectResponse);
+    EXPECT_EQ(response.param.conn.qp_num, 0x456U);
+    const bool extended = types.active == IBV_QPT_XRC_SEND;
+    EXPECT_EQ(request.param.conn.retry_count, extended ? 0 : 7);
+    EXPECT_EQ(response.param.conn.srq, extended ? 1 : 0);
+    EXPECT_EQ(response.param.conn.responder_resources, extended ? 0 : 4);
+    const auto mask = [](Channel& channel, std::uint32_t id, std::uint32_t state) {
+      ib_uverbs_qp_attr attributes{};
+      EXPECT_EQ(channel.attributes(id, state, attributes), 0);
+      return attributes.qp_attr_mask;
+    };
+    EXPECT_EQ(mask(client_, client, IBV_QPS_RTR), types.active_ready);
+    EXPECT_EQ(mask(client_, client, IBV_QPS_RTS), types.active_sends);
+    EXPECT_EQ(mask(server_, request.id, IBV_QPS_RTR), types.passive_ready);
+    EXPECT_EQ(mask(server_, request.id, IBV_QPS_RTS), types.passive_sends);
+    EXPECT_EQ(client_.destroy(client), 0);
+    EXPECT_EQ(server_.destroy(request.id), 0);
+    EXPECT_EQ(server_.destroy(listener), 0);
+  }
+}
+
 TEST_F(Connecting, RequestSaysWhoAndWhereItIs) {
   std::uint32_t client = 0;
   const std::uint32_t server = request(client).id;

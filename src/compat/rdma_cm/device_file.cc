@@ -63,12 +63,9 @@ Result<std::unique_ptr<nic::EventfdNotifier>> make_notifier(int flags) {
 
 void close_file(Agent& agent, File& file) {
   if (file.generation != agent.generation) return;
-  for (;;) {
-    const auto left =
-        agent.ids.select([&](const rdma_cm::Id& id) { return id.file == &file && id.seen; });
-    if (left.empty()) return;
-    rdma_cm::destroy_id(agent, *left.front());
-  }
+  // Ids that the program does not know of go with who listens for them.
+  const auto wanted = [&](const rdma_cm::Id& id) { return id.file == &file && id.seen; };
+  for (rdma_cm::Id* const id : agent.ids.select(wanted)) rdma_cm::destroy_id(agent, *id);
 }
 
 }  // namespace

@@ -146,6 +146,43 @@ TEST_F(Ids, ShareAPortUntilOneListens) {
   EXPECT_EQ(option(first, 99, 0, 4), ENOSYS);
 }
 
+TEST_F(Ids, WhoMayNotListenEverywhereListensNowhere) {
+  const auto sharing = [&](std::uint64_t uid) {
+    const int on = 1;
+    rdma_ucm_set_option command{};
+    command.optval = reinterpret_cast<std::uint64_t>(&on);
+    command.id = channel_.create(uid);
+    command.optname = RDMA_OPTION_ID_REUSEADDR;
+    command.optlen = sizeof on;
+    EXPECT_EQ(channel_.run(RDMA_USER_CM_CMD_SET_OPTION, command), 0);
+    return command.id;
+  };
+  const std::uint32_t everywhere = sharing(1);
+  const std::uint32_t there = sharing(2);
+  EXPECT_EQ(channel_.bind(everywhere, ipv4("0.0.0.0", 7473)), 0);
+  EXPECT_EQ(channel_.bind(there, ipv4(kThere, 7473)), 0);
+  EXPECT_EQ(channel_.listen(everywhere), EADDRNOTAVAIL);
+  EXPECT_EQ(channel_.bind(sharing(3), ipv4(kHere, 7473)), 0) << "nobody listens there";
+  EXPECT_EQ(channel_.destroy(there), 0);
+  EXPECT_EQ(channel_.listen(everywhere), EADDRNOTAVAIL) << "now for the third's sake";
+}
+
+TEST_F(Ids, AckTimeoutsAreForThoseWhoWaitForAnAck) {
+  std::uint8_t timeout = 18;
+  const auto set = [&](__u8 type) {
+    rdma_ucm_set_option command{};
+    command.optval = reinterpret_cast<std::uint64_t>(&timeout);
+    command.id = channel_.create(1, RDMA_PS_IB, type);
+    command.optname = RDMA_OPTION_ID_ACK_TIMEOUT;
+    command.optlen = sizeof timeout;
+    return channel_.run(RDMA_USER_CM_CMD_SET_OPTION, command);
+  };
+  EXPECT_EQ(set(IBV_QPT_RC), 0);
+  EXPECT_EQ(set(IBV_QPT_XRC_SEND), 0);
+  EXPECT_EQ(set(IBV_QPT_XRC_RECV), EINVAL);
+  EXPECT_EQ(set(IBV_QPT_UC), EINVAL);
+}
+
 TEST_F(Ids, ResolvingTellsWhatIsWrong) {
   const std::uint32_t id = channel_.create(1);
   const sockaddr_in source = ipv4(kHere);
@@ -155,6 +192,11 @@ TEST_F(Ids, ResolvingTellsWhatIsWrong) {
   const std::uint32_t foreign = channel_.create(2);
   const sockaddr_in nobody = ipv4("198.51.100.77");
   EXPECT_EQ(channel_.resolve(foreign, ipv4(kThere, 1), &nobody), EADDRNOTAVAIL);
+  sockaddr_in unix_like = source;
+  unix_like.sin_family = AF_UNIX;
+  EXPECT_EQ(channel_.resolve(foreign, ipv4(kThere, 1), &unix_like), EINVAL);
+  EXPECT_EQ(channel_.resolve(foreign, unix_like), EINVAL);
+  EXPECT_EQ(channel_.bind(foreign, unix_like), EINVAL);
 }
 
 TEST_F(Ids, OfTheLoopbackNetworkAreReachedFromADeviceThere) {
@@ -193,6 +235,27 @@ TEST_F(Ids, MigrateWithTheirEvents) {
   std::uint32_t reported = 0;
   EXPECT_EQ(other.destroy(id, &reported), 0);
   EXPECT_EQ(reported, 2U);
+}
+
+TEST_F(Ids, OfRequestsAreKnownOnceTheyWereTold) {
+  std::uint16_t port = 0;
+  const std::uint32_t listener = channel_.listener(1, port);
+  const std::uint32_t client = channel_.routed(2, port);
+  EXPECT_EQ(channel_.connect(client), 0);
+  EXPECT_TRUE(channel_.wait(30'000));
+  Channel other;
+  for (std::uint32_t guessed = 0; guessed < 8; ++guessed) {
+    if (guessed == listener || guessed == client) continue;
+    rdma_ucm_migrate_id command{};
+    command.id = guessed;
+    command.fd = static_cast<__u32>(channel_.fd);
+    rdma_ucm_migrate_resp response{};
+    EXPECT_EQ(other.ask(RDMA_USER_CM_CMD_MIGRATE_ID, command, response), ENOENT);
+    EXPECT_EQ(channel_.destroy(guessed), ENOENT);
+  }
+  const std::uint32_t requested = channel_.expect(Happened::kConnectRequest).id;
+  EXPECT_EQ(channel_.reject(requested, ""), 0);
+  EXPECT_EQ(channel_.destroy(requested), 0);
 }
 
 TEST_F(Ids, TakeTheirEventsAlong) {

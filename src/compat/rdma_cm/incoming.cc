@@ -72,6 +72,8 @@ rdma_ucm_conn_param parameters_of(const Message& message, std::uint32_t remote_q
   return to;
 }
 
+/// With the route known. A peer that names no ACK time-out gets the shortest, as by cm.c: none at
+/// all would be an endless one.
 void agree(Id& id, const wire::CmReq& request) {
   id.agreement = {.remote_qp = request.local_qp,
                   .send_psn = request.starting_psn,
@@ -79,7 +81,7 @@ void agree(Id& id, const wire::CmReq& request) {
                   .initiator_depth = request.responder_resources,
                   .retry_count = request.retry_count,
                   .rnr_retry_count = request.rnr_retry_count,
-                  .timeout = request.primary.local_ack_timeout};
+                  .timeout = static_cast<std::uint8_t>(id.route.packet_lifetime + 1)};
 }
 
 void take_connect_request(Agent& agent, Port& port, Id& listener, const cm::Event& event) {

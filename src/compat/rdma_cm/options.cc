@@ -42,8 +42,8 @@ Result<void> set_family_only(Id& id, bool only) {
 }
 
 Result<void> set_ack_timeout(Id& id, std::uint8_t timeout) {
-  const bool acknowledges = id.qp_type == IBV_QPT_RC || id.qp_type == IBV_QPT_XRC_RECV;
-  if (!acknowledges || timeout > kLongestTimeout)
+  const bool waits = id.qp_type == IBV_QPT_RC || id.qp_type == IBV_QPT_XRC_SEND;
+  if (!waits || timeout > kLongestTimeout)
     return fail(std::errc::invalid_argument, "no such ACK time-out");
   id.ack_timeout = timeout;
   return {};

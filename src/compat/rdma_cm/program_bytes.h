@@ -14,13 +14,16 @@ namespace verbena::compat::rdma_cm {
 
 [[nodiscard]] inline Result<void> copy_in(void* to, std::uint64_t from, std::size_t size) {
   const void* const at = reinterpret_cast<const void*>(from);
-  if (size == 0 || guarded(at, size, [&] { std::memcpy(to, at, size); })) return {};
+  if (size == 0) return {};
+  // memcpy() may take a null pointer for none.
+  if (at != nullptr && guarded(at, size, [&] { std::memcpy(to, at, size); })) return {};
   return fail(std::errc::bad_address);
 }
 
 [[nodiscard]] inline Result<void> copy_out(std::uint64_t to, const void* from, std::size_t size) {
   void* const at = reinterpret_cast<void*>(to);
-  if (size == 0 || guarded(at, size, [&] { std::memcpy(at, from, size); })) return {};
+  if (size == 0) return {};
+  if (at != nullptr && guarded(at, size, [&] { std::memcpy(at, from, size); })) return {};
   return fail(std::errc::bad_address);
 }
 

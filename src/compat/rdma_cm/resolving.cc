@@ -69,7 +69,9 @@ Result<void> resolve(Agent& agent, Id& id, const Endpoint& source, const Endpoin
 
 Result<Endpoint> optional_endpoint(const void* from, std::size_t size) {
   if (family_of(from) == AF_UNSPEC) return Endpoint{};
-  return read_endpoint(from, size);
+  auto endpoint = read_endpoint(from, size);
+  if (!endpoint) return fail(std::errc::invalid_argument, "the source is no IP address");
+  return endpoint;
 }
 
 }  // namespace

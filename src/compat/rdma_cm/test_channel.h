@@ -11,6 +11,7 @@
 #include <rdma/rdma_user_cm.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -75,7 +76,7 @@ inline rdma_ucm_conn_param parameters(std::uint32_t qp = 0x77, std::string_view 
   to.retry_count = 7;
   to.rnr_retry_count = 6;
   to.valid = 1;
-  std::memcpy(to.private_data, data.data(), data.size());
+  std::ranges::copy(data, to.private_data);
   to.private_data_len = static_cast<__u8>(data.size());
   return to;
 }
@@ -173,7 +174,7 @@ class Channel {
     rdma_ucm_reject command{};
     command.id = id;
     command.reason = reason;
-    std::memcpy(command.private_data, data.data(), data.size());
+    std::ranges::copy(data, command.private_data);
     command.private_data_len = static_cast<__u8>(data.size());
     return run(RDMA_USER_CM_CMD_REJECT, command);
   }
