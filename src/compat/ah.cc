@@ -11,15 +11,16 @@
 #include "compat/errno.h"
 #include "compat/path.h"
 #include "compat/query.h"
+#include "compat/rdma_cm/device_file.h"
 #include "compat/real.h"
 
 namespace verbena::compat {
 namespace {
 
-/// Without a GRH an address is a LID. RoCE has none but the port's own, 0, which is the port itself:
-/// rsockets send themselves datagrams so.
+/// Without a GRH an address is a LID, which RoCE does not have. Only rsockets for datagrams are let
+/// through, who send themselves some by the LID of their own port, 0.
 ibv_ah_attr with_grh(const nic::Nic& nic, const ibv_ah_attr& attr) {
-  if (attr.is_global != 0 || attr.dlid != 0) return attr;
+  if (attr.is_global != 0 || attr.dlid != 0 || !has_datagram_ids()) return attr;
   ibv_ah_attr global = attr;
   global.is_global = 1;
   global.grh = {};

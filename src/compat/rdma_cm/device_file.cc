@@ -129,4 +129,14 @@ void close_rdma_cm(int fd) {
   file->notifier->leave_open();
 }
 
+bool has_datagram_ids() {
+  if (marked.load() == 0) return false;
+  Agent& agent = rdma_cm::agent();
+  const std::scoped_lock lock(agent);
+  const auto is_one = [&](const rdma_cm::Id& id) {
+    return id.space == wire::PortSpace::kUdp && id.port != nullptr;
+  };
+  return !agent.ids.select(is_one).empty();
+}
+
 }  // namespace verbena::compat

@@ -24,5 +24,7 @@ namespace verbena::compat {
 /// The program closes it, or puts another file in its place: its ids are destroyed. The descriptor
 /// itself is left for the caller to close.
 void close_rdma_cm(int fd);
+/// Whether the program has an id for datagrams (RDMA_PS_UDP) that is bound to a device.
+[[nodiscard]] bool has_datagram_ids();
 
 }  // namespace verbena::compat
