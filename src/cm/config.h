@@ -18,6 +18,10 @@ struct Config {
   std::uint8_t service_timeout = 24;    ///< how long a program may think over a REQ, told in an MRA
   std::size_t max_connections = 65536;  ///< and requests for a service's queue pair
   std::size_t max_listeners = 4096;
+  /// Requests of peers are taken at one each such time, and so many at once: what comes faster is
+  /// as if it were lost. No program accepts nearly as fast.
+  Duration request_interval = std::chrono::microseconds(50);
+  int request_burst = 2048;
   /// The upper bits of every communication ID given here, and how many: so that what comes in can
   /// be told from what is another process's.
   std::uint32_t id_prefix = 0;

@@ -79,7 +79,7 @@ class Connections {
   void handle_request(const wire::Path& path, const wire::CmMad& mad, Time now);
   [[nodiscard]] std::optional<wire::RejectReason> refusal(const wire::Path& path,
                                                           const wire::CmReq& request) const;
-  void take_request(const wire::Path& path, const wire::CmMad& mad, ListenerId listener);
+  void take_request(const wire::Path& path, const wire::CmMad& mad, ListenerId listener, Time now);
   void take_reply(ConnectionId id, Connection& connection, const wire::CmMad& mad, Time now);
   void take_ready(ConnectionId id, Connection& connection, const wire::CmMessage& message);
   void take_rejection(ConnectionId id, Connection& connection, const wire::CmRej& rejection,

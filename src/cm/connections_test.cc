@@ -293,6 +293,33 @@ TEST(Connections, AReqWithAConnectedQueuePairIsStaleAndEndsWhatWas) {
   two.server.expect(EventKind::kRequested);
 }
 
+TEST(Connections, AFloodOfRequestsIsTakenAtAModestRate) {
+  Config config;
+  config.request_burst = 10;
+  Two two(config);
+  std::uint32_t qp = 0;
+  const auto ask = [&](int requests) {
+    std::size_t taken = 0;
+    for (int i = 0; i < requests; ++i) {
+      two.connect(++qp);
+      two.network.deliver();
+      two.server.take_events();
+      for (const Event& event : std::exchange(two.server.events, {})) {
+        two.server.manager.handed_over(event.id);  // not the backlog's matter
+        ++taken;
+      }
+    }
+    return taken;
+  };
+  EXPECT_EQ(ask(100), 10U);
+  EXPECT_EQ(two.server.manager.counters().over_limit, 90U);
+  EXPECT_EQ(ask(5), 0U);
+  two.network.now += 3 * config.request_interval;
+  EXPECT_EQ(ask(5), 3U);
+  two.network.now += 100 * config.request_interval;
+  EXPECT_EQ(ask(100), 10U);
+}
+
 TEST(Connections, ARepWithAConnectedQueuePairEndsWhatWas) {
   Two two;
   const auto [mine, theirs] = two.established(0x11, 0x22);

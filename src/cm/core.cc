@@ -10,7 +10,7 @@ namespace verbena::cm {
 namespace {
 
 /// Datagrams that wait to be sent.
-constexpr std::size_t kMaxOutgoing = 4096;
+constexpr std::size_t kMaxOutgoing = 1024;
 /// The first pause, of the time that an answer may take, and at least.
 constexpr int kFirstPause = 32;
 constexpr Duration kShortestPause = std::chrono::milliseconds(1);
@@ -45,14 +45,19 @@ Result<ConnectionId> Core::new_id() {
   }
 }
 
-std::optional<ConnectionId> Core::new_id_for_peer(ListenerId listener) {
+std::optional<ConnectionId> Core::new_id_for_peer(ListenerId listener, Time now) {
   const std::size_t most = config_.max_connections - config_.max_connections / 4;
-  const auto id = ids_.size() < most ? new_id() : fail(std::errc::not_enough_memory);
+  const Time until = std::max(requests_until_, now);
+  const bool too_fast = until - now >= config_.request_burst * config_.request_interval;
+  const auto id = !too_fast && ids_.size() < most ? new_id() : fail(std::errc::not_enough_memory);
   if (!id) {
     ++counters.over_limit;
     return std::nullopt;
   }
-  if (listeners.add_waiting(listener, *id)) return *id;
+  if (listeners.add_waiting(listener, *id)) {
+    requests_until_ = until + config_.request_interval;
+    return *id;
+  }
   ++counters.over_backlog;
   free_id(*id);
   return std::nullopt;

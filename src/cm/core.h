@@ -27,6 +27,7 @@ struct Counters {
   std::uint64_t unexpected = 0;    ///< about nothing here, or not as it stands
   std::uint64_t over_backlog = 0;  ///< requests
   std::uint64_t over_limit = 0;    ///< requests, and datagrams that were to be sent
+  std::uint64_t refused = 0;       ///< requests: nobody listens, or they say what cannot be
 };
 
 /// A datagram from queue pair 1 to queue pair 1.
@@ -68,8 +69,9 @@ class Core {
   /// max_connections.
   [[nodiscard]] Result<ConnectionId> new_id();
   /// One for what a peer asks a listener for, which waits there from now on. Nothing when its
-  /// backlog is full, or when peers have all that they may: a quarter of max_connections is ours.
-  [[nodiscard]] std::optional<ConnectionId> new_id_for_peer(ListenerId listener);
+  /// backlog is full, when peers ask too fast, or have all that they may: a quarter of
+  /// max_connections is ours.
+  [[nodiscard]] std::optional<ConnectionId> new_id_for_peer(ListenerId listener, Time now);
   void free_id(ConnectionId id);
   [[nodiscard]] std::uint64_t new_transaction() { return next_transaction_++; }
 
@@ -106,6 +108,7 @@ class Core {
   Config config_;
   std::uint32_t next_id_;
   std::uint64_t next_transaction_;
+  Time requests_until_ = Time::min();  ///< those that were taken fill the time up to here
   std::set<ConnectionId> ids_{};
   std::set<std::pair<Time, ConnectionId>> due_{};
   std::deque<Outgoing> outgoing_{};

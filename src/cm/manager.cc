@@ -59,7 +59,7 @@ void Manager::handle_datagram(const wire::Path& path, ConstBytes mad, Time now) 
   if (!parsed) {
     ++core_.counters.malformed;
   } else if (std::holds_alternative<wire::CmSidrReq>(parsed->message)) {
-    services_.handle_request(path, *parsed);
+    services_.handle_request(path, *parsed, now);
   } else if (std::holds_alternative<wire::CmSidrRep>(parsed->message)) {
     services_.handle_reply(path, *parsed);
   } else {

@@ -22,7 +22,7 @@ Result<ConnectionId> ServiceRequests::resolve(const wire::Path& path, wire::CmSi
   return id;
 }
 
-void ServiceRequests::handle_request(const wire::Path& path, const wire::CmMad& mad) {
+void ServiceRequests::handle_request(const wire::Path& path, const wire::CmMad& mad, Time now) {
   const auto& asked = std::get<wire::CmSidrReq>(mad.message);
   const Peer peer{path.source, asked.request_id};
   if (const auto known = by_remote_id_.find(peer); known != by_remote_id_.end()) {
@@ -35,13 +35,14 @@ void ServiceRequests::handle_request(const wire::Path& path, const wire::CmMad& 
   const ListenerId listener =
       core_.listeners.find(asked.service_id, path.destination, RequestKind::kDatagrams);
   if (listener == 0) {
+    ++core_.counters.refused;
     return core_.send(back,
                       {.transaction = mad.transaction,
                        .message = wire::CmSidrRep{.request_id = asked.request_id,
                                                   .status = wire::SidrStatus::kInvalidServiceId,
                                                   .service_id = asked.service_id}});
   }
-  const auto id = core_.new_id_for_peer(listener);
+  const auto id = core_.new_id_for_peer(listener, now);
   if (!id) return;
   requests_[*id] = {.path = back,
                     .listener = listener,

@@ -29,7 +29,7 @@ class ServiceRequests {
   /// Those that the program has not seen.
   void abandon_unseen(ListenerId listener, Time now);
 
-  void handle_request(const wire::Path& path, const wire::CmMad& mad);
+  void handle_request(const wire::Path& path, const wire::CmMad& mad, Time now);
   void handle_reply(const wire::Path& path, const wire::CmMad& mad);
   void expire(ConnectionId id, Time now);
   [[nodiscard]] bool has(ConnectionId id) const { return requests_.contains(id); }

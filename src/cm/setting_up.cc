@@ -66,6 +66,7 @@ void Connections::handle_request(const wire::Path& path, const wire::CmMad& mad,
   const auto& request = std::get<wire::CmReq>(mad.message);
   const wire::Path back = reversed(path);
   const auto refuse = [&](wire::RejectReason reason) {
+    ++core_.counters.refused;
     core_.send(back, {.transaction = mad.transaction,
                       .message = wire::CmRej{.remote_id = request.local_id, .reason = reason}});
   };
@@ -89,7 +90,7 @@ void Connections::handle_request(const wire::Path& path, const wire::CmMad& mad,
   const ListenerId listener =
       core_.listeners.find(request.service_id, path.destination, RequestKind::kConnection);
   if (listener == 0) return refuse(wire::RejectReason::kInvalidServiceId);
-  take_request(path, mad, listener);
+  take_request(path, mad, listener, now);
 }
 
 /// What a REQ may not say.
@@ -108,9 +109,9 @@ std::optional<wire::RejectReason> Connections::refusal(const wire::Path& path,
 }
 
 /// With a full backlog, or at the limit, it is as if the REQ were lost: the peer tries again.
-void Connections::take_request(const wire::Path& path, const wire::CmMad& mad,
-                               ListenerId listener) {
-  const auto id = core_.new_id_for_peer(listener);
+void Connections::take_request(const wire::Path& path, const wire::CmMad& mad, ListenerId listener,
+                               Time now) {
+  const auto id = core_.new_id_for_peer(listener, now);
   if (!id) return;
   const auto& request = std::get<wire::CmReq>(mad.message);
   Connection& connection = connections_[*id];

@@ -19,7 +19,7 @@ namespace verbena::nic {
 /// Threads: none; it belongs to a link. Memory: at most kMost datagrams.
 class Forwarding {
  public:
-  static constexpr std::size_t kMost = 2048;
+  static constexpr std::size_t kMost = 1024;
 
   /// It goes with the next flush(). Lost when it is too large, or too many wait.
   void add(std::uint8_t slot, const wire::Segment& segment);

@@ -29,7 +29,8 @@ cm::Config manager_config(const NicConfig& config, std::uint8_t slot) {
 
 /// What came in and led to nothing.
 std::uint64_t useless_so_far(const cm::Counters& counters) {
-  return counters.malformed + counters.unexpected + counters.over_backlog + counters.over_limit;
+  return counters.malformed + counters.unexpected + counters.over_backlog + counters.over_limit +
+         counters.refused;
 }
 
 }  // namespace
