@@ -4,6 +4,7 @@
 #include "compat/rdma_cm/foreign.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include "compat/rdma_cm/test_channel.h"
 #include "compat/rdma_cm/test_kernel.h"
@@ -285,6 +286,20 @@ TEST_F(Foreign, CommandsThatAreTooShortAreRefused) {
   EXPECT_EQ(channel_.run(RDMA_USER_CM_CMD_ACCEPT, rdma_ucm_listen{.id = id, .backlog = 0}), EINVAL);
   EXPECT_EQ(channel_.run(RDMA_USER_CM_CMD_QUERY, __u64{id}), EINVAL);
   EXPECT_EQ(kernel_->commands.size(), before);
+}
+
+TEST_F(Foreign, AForkedChildLeavesThemAlone) {
+  const std::uint32_t id = bound_elsewhere(1);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    close_rdma_cm(channel_.fd);
+    const std::scoped_lock lock(agent());
+    ::_exit(agent().kernel == nullptr && kernel_->uids.size() == 1 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(channel_.listen(id), 0);
 }
 
 TEST_F(Foreign, TheKernelsDeviceIsClosedWithTheLastOfOurs) {
