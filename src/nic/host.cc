@@ -10,4 +10,9 @@ Result<std::unique_ptr<GeneralServices>> Host::open_general_services(
   return fail(std::errc::operation_not_supported, "nobody speaks for queue pair 1 here");
 }
 
+Result<std::unique_ptr<WatchedFd>> Host::watch(sys::OwnedFd /*fd*/,
+                                               std::function<void()> /*readable*/) {
+  return fail(std::errc::operation_not_supported, "there is no runner here");
+}
+
 }  // namespace verbena::nic

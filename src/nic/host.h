@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/result.h"
+#include "base/sys.h"
 #include "base/time.h"
 #include "engine/counters.h"
 #include "engine/engine.h"
@@ -48,6 +49,16 @@ struct Attachment {
   std::shared_ptr<Membership> membership{};  ///< of the link; null: it receives no multicasts
   std::shared_ptr<engine::Counters> counters = std::make_shared<engine::Counters>();
   PortState port{};  ///< as it is now; GID 0 is the address, whatever stands here
+};
+
+/// A descriptor that somebody is called for; destroying it ends the calls and closes it.
+class WatchedFd {
+ public:
+  WatchedFd() = default;
+  WatchedFd(const WatchedFd&) = delete;
+  WatchedFd& operator=(const WatchedFd&) = delete;
+  virtual ~WatchedFd() = default;
+  [[nodiscard]] virtual int get() const = 0;
 };
 
 enum class Waited : std::uint8_t {
@@ -95,6 +106,13 @@ class Host {
   /// operation_not_supported where there is none.
   [[nodiscard]] virtual Result<std::unique_ptr<GeneralServices>> open_general_services(
       const NicConfig& config, const std::function<void()>& notify);
+
+  /// Calls `readable` in the runner's thread when there is something new to read from the
+  /// descriptor: once, whatever is left to be read then. It must not destroy what this returns, nor
+  /// wait for a lock that somebody holds who does. operation_not_supported where there is no
+  /// runner.
+  [[nodiscard]] virtual Result<std::unique_ptr<WatchedFd>> watch(sys::OwnedFd fd,
+                                                                 std::function<void()> readable);
 
   /// What is known of peers beside their packets; null when nothing is. Lives as long as the host.
   [[nodiscard]] virtual engine::PeerWatch* peers() { return nullptr; }

@@ -55,6 +55,17 @@ class DrivenNic final : public Driven {
   Nic& nic_;
 };
 
+class RunnerWatch final : public WatchedFd {
+ public:
+  RunnerWatch(Runner& runner, LedgerFd fd) : runner_(runner), fd_(std::move(fd)) {}
+  ~RunnerWatch() override { runner_.unwatch(fd_.get()); }
+  [[nodiscard]] int get() const override { return fd_.get(); }
+
+ private:
+  Runner& runner_;
+  LedgerFd fd_;
+};
+
 }  // namespace
 
 struct LiveHost::Impl final : Tenants, engine::PeerWatch {
@@ -301,6 +312,15 @@ Result<std::unique_ptr<GeneralServices>> LiveHost::open_general_services(
   }
   VERBENA_TRY(impl_->runner.adopt(*services));
   return services;
+}
+
+Result<std::unique_ptr<WatchedFd>> LiveHost::watch(sys::OwnedFd fd,
+                                                   std::function<void()> readable) {
+  if (impl_->ledger.forked())
+    return fail(std::errc::no_such_device, "the runner is the parent process's");
+  LedgerFd kept(impl_->ledger, sys::move_high(std::move(fd)));
+  VERBENA_TRY(impl_->runner.watch_arrivals(kept.get(), std::move(readable)));
+  return std::make_unique<RunnerWatch>(impl_->runner, std::move(kept));
 }
 
 void LiveHost::Impl::release(GeneralServices& gone) {

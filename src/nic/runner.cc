@@ -125,9 +125,17 @@ void Runner::release(Driven& driven) {
 }
 
 Result<void> Runner::watch(int fd, std::function<void()> readable) {
+  return watch(fd, EPOLLIN, std::move(readable));
+}
+
+Result<void> Runner::watch_arrivals(int fd, std::function<void()> readable) {
+  return watch(fd, std::uint32_t{EPOLLIN} | EPOLLET, std::move(readable));
+}
+
+Result<void> Runner::watch(int fd, std::uint32_t events, std::function<void()> readable) {
   const Turn turn(*this);
   VERBENA_TRY(start());
-  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+  epoll_event event{.events = events, .data = {.fd = fd}};
   if (sys::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
     return fail(static_cast<std::errc>(errno), "the runner cannot watch a listener");
   watches_.push_back({.fd = fd, .readable = std::move(readable)});

@@ -62,6 +62,8 @@ class Runner final : public Watcher {
 
   Result<void> watch(int fd, std::function<void()> readable) override;
   void unwatch(int fd) override;
+  /// As watch(), but `readable` is called once for each time that something comes to be read.
+  Result<void> watch_arrivals(int fd, std::function<void()> readable);
 
   /// How often the thread woke up, for tests: an idle one does not.
   [[nodiscard]] std::uint64_t wakeups() const { return wakeups_.load(std::memory_order_relaxed); }
@@ -89,6 +91,7 @@ class Runner final : public Watcher {
   class Turn;
 
   [[nodiscard]] Result<void> start();
+  [[nodiscard]] Result<void> watch(int fd, std::uint32_t events, std::function<void()> readable);
   [[nodiscard]] bool add_to_epoll(std::span<const int> fds);
   void remove_from_epoll(std::span<const int> fds);
   static void* thread_main(void* self);

@@ -253,6 +253,20 @@ TEST_F(RunnerTest, WatchesDescriptors) {
   EXPECT_EQ(called.load(), 1);
 }
 
+TEST_F(RunnerTest, CallsOnceForWhatArrives) {
+  const sys::OwnedFd fd(sys::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  std::atomic<int> called{0};
+  ASSERT_TRUE(runner_.watch_arrivals(fd.get(), [&] { called.fetch_add(1); }));
+  const std::uint64_t one = 1;
+  for (int i = 1; i <= 3; ++i) {
+    ASSERT_GT(sys::write(fd.get(), &one, sizeof one), 0);
+    EXPECT_TRUE(comes([&] { return called.load() == i; }));
+    EXPECT_TRUE(falls_asleep()) << "it is readable still";
+  }
+  EXPECT_EQ(called.load(), 3);
+  runner_.unwatch(fd.get());
+}
+
 /// Its descriptor is readable, and there is never anything to do.
 class StuckNic final : public Driven {
  public:

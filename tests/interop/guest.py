@@ -69,12 +69,12 @@ def kernel(cache):
     return unpacked(found[1], cache)
 
 
-def module_files(linux, version):
+def module_files(linux, version, modules):
     """The modules' files, each behind those that it needs."""
     if not (linux / "lib/modules" / version / "modules.dep").exists():
         run(["depmod", "-b", linux, version])
     files = []
-    for module in MODULES:
+    for module in modules:
         shown = run(["modprobe", "-d", linux, "-S", version, "--show-depends", module],
                     stdout=subprocess.PIPE).stdout
         for line in shown.splitlines():
@@ -97,9 +97,9 @@ def copy_with_libraries(source, root, target=None):
             shutil.copy2(file, to)
 
 
-def make_image(folder, programs):
-    """Writes `vmlinuz` and `initrd` for a guest that has the programs in /bin. Needs the network
-    when the packages are not there yet."""
+def make_image(folder, programs, libraries=(), modules=()):
+    """Writes `vmlinuz` and `initrd` for a guest that has the programs in /bin, the libraries in /lib,
+    and loads the modules beside MODULES. Needs the network when the packages are not there yet."""
     cache = cache_folder()
     linux, busybox = kernel(cache), unpacked("busybox-static", cache)
     vmlinuz, = (linux / "boot").glob("vmlinuz-*")
@@ -114,7 +114,7 @@ def make_image(folder, programs):
     shutil.copy2(FOLDER / "guest-init", root / "init")
     shutil.copy2(FOLDER / "guest-command", root / "command")
     names = []
-    for file in module_files(linux, version):
+    for file in module_files(linux, version, [*MODULES, *modules]):
         shutil.copy2(file, root / "modules.d")
         names.append(f"/modules.d/{pathlib.Path(file).name}\n")
     (root / "modules").write_text("".join(names))
@@ -122,6 +122,8 @@ def make_image(folder, programs):
         copy_with_libraries(shutil.which(program), root, f"/sbin/{program}")
     for program in programs:
         copy_with_libraries(str(program), root, f"/bin/{pathlib.Path(program).name}")
+    for library in libraries:
+        copy_with_libraries(str(library), root, f"/lib/{pathlib.Path(library).name}")
     for provider in pathlib.Path(PROVIDER).glob("librxe*"):
         copy_with_libraries(str(provider), root)
     copy_with_libraries(UNWINDER, root)

@@ -9,6 +9,7 @@
 #include "compat/rdma_cm/binding.h"
 #include "compat/rdma_cm/connecting.h"
 #include "compat/rdma_cm/events.h"
+#include "compat/rdma_cm/foreign.h"
 #include "compat/rdma_cm/incoming.h"
 #include "compat/rdma_cm/multicast.h"
 
@@ -104,6 +105,7 @@ std::uint32_t destroy_id(Agent& agent, Id& id) {
                [&](const QueuedEvent& event) { return event.id == &id || event.request == &id; });
   for (Id* const request : unseen) destroy_id(agent, *request);
   forget_multicasts(agent, id);
+  drop_twin(agent, id);
   abandon_connection(id);
   release_ports(id);
   const std::uint32_t reported = id.events_reported;
@@ -117,13 +119,15 @@ void take_events(Agent& agent) {
     look_at_addresses(agent, *port);
     while (const auto event = port->services->next_event()) take_event(agent, *port, *event);
   }
+  take_kernel_events(agent);
 }
 
 void renew_after_fork(Agent& agent) {
   if (agent.generation == process_generation()) return;
   agent.generation = process_generation();
   // The parent's services have locks and sockets that are the parent's, so they are left as they
-  // are, and ids with them.
+  // are, and ids with them. The opening of the kernel's device is closed already.
+  static_cast<void>(agent.kernel.release());
   static_cast<void>(new auto(std::move(agent.ports)));
   static_cast<void>(new auto(std::move(agent.ids)));
   static_cast<void>(new auto(std::move(agent.multicasts)));

@@ -14,6 +14,7 @@
 #include "compat/objects.h"
 #include "compat/rdma_cm/cm_id.h"
 #include "compat/rdma_cm/file.h"
+#include "compat/rdma_cm/kernel_device.h"
 #include "compat/rdma_cm/numbered.h"
 #include "nic/general_services.h"
 
@@ -43,6 +44,8 @@ class Agent {
   void unlock();
   /// There are events somewhere. From any thread that does not hold a lock of a GeneralServices.
   void notify();
+  /// There is more than was taken; with the lock held.
+  void come_again() { notified_.store(true); }
   /// In a forked child, whose only thread has the parent's lock.
   void unlock_in_child() { mutex_.unlock(); }
 
@@ -51,6 +54,8 @@ class Agent {
   Numbered<Id> ids{};
   Numbered<Multicast> multicasts{};
   std::vector<std::unique_ptr<Port>> ports{};
+  /// While ids of ours have twins at the kernel's device, or might have had.
+  std::unique_ptr<KernelDevice> kernel{};
   Random random{0};
 
  private:

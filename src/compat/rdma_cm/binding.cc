@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "base/log.h"
+#include "compat/rdma_cm/foreign.h"
 #include "compat/rdma_cm/ports.h"
 
 namespace verbena::compat::rdma_cm {
@@ -70,6 +72,54 @@ void stop_listening(Reservation& reservation) {
       [&](cm::Manager& manager, Time now) { manager.stop_listening(listener, now); });
 }
 
+/// Whether it is for want of a port, as cma.c says that.
+bool has_no_port(const Result<void>& bound) {
+  return !bound && (bound.error().condition == std::errc::address_in_use ||
+                    bound.error().condition == std::errc::address_not_available);
+}
+
+/// Without the kernel the id is still good for our devices.
+void do_without_twin(Agent& agent, Id& id, const Error& error) {
+  log(LogLevel::kInfo, "rdma_cm: the kernel's devices are left out: {}", error.message);
+  drop_twin(agent, id);
+}
+
+/// At the kernel's devices too, when that is possible; an error when it has the port already.
+Result<void> listen_beside(Agent& agent, Id& id, std::uint32_t backlog) {
+  auto listening = listen_twin(agent, id, backlog);
+  if (has_no_port(listening)) {
+    for (Reservation& begun : id.reservations) stop_listening(begun);
+    id.state = IdState::kAddressBound;
+    return listening;
+  }
+  if (!listening) do_without_twin(agent, id, listening.error());
+  return {};
+}
+
+/// The port that the id has at our devices, at the kernel's too, with the same exceptions.
+Result<void> bind_beside(Agent& agent, Id& id) {
+  if (kernel_device(agent) == nullptr) return {};
+  auto bound = add_twin(agent, id);
+  if (bound) bound = bind_twin(agent, id, id.source);
+  id.at_both = bound.has_value();
+  if (has_no_port(bound)) {
+    drop_twin(agent, id);
+    release_ports(id);
+    id.source = id.destination = {};
+    id.state = IdState::kIdle;
+    return bound;
+  }
+  if (!bound) do_without_twin(agent, id, bound.error());
+  return {};
+}
+
+Result<void> bind_elsewhere(Agent& agent, Id& id, const Endpoint& source) {
+  VERBENA_TRY(add_twin(agent, id));
+  auto bound = bind_twin(agent, id, source);
+  if (!bound) drop_twin(agent, id);
+  return bound;
+}
+
 Result<void> listen_id(Agent& agent, Id& id, std::uint32_t backlog) {
   if (id.state == IdState::kIdle) VERBENA_TRY(bind_id(agent, id, {.family = AF_INET}));
   if (id.state != IdState::kAddressBound)
@@ -85,13 +135,11 @@ Result<void> listen_id(Agent& agent, Id& id, std::uint32_t backlog) {
     }
   }
   id.state = IdState::kListen;
-  return {};
+  set_backlog(id, backlog);
+  return id.at_both ? listen_beside(agent, id, backlog) : Result<void>{};
 }
 
-}  // namespace
-
-Result<void> bind_id(Agent& agent, Id& id, const Endpoint& source) {
-  if (id.state != IdState::kIdle) return fail(std::errc::invalid_argument, "the id has an address");
+Result<void> bind_here(Agent& agent, Id& id, const Endpoint& source) {
   if (id.space == wire::PortSpace::kIpoib)
     return fail(std::errc::invalid_argument, "there is no IPoIB on Ethernet");
   if (source.address.is_link_local() && source.scope == 0)
@@ -111,6 +159,26 @@ Result<void> bind_id(Agent& agent, Id& id, const Endpoint& source) {
   id.destination.family = source.family;
   id.state = IdState::kAddressBound;
   return {};
+}
+
+}  // namespace
+
+Result<void> bind_id(Agent& agent, Id& id, const Endpoint& source) {
+  if (id.state != IdState::kIdle) return fail(std::errc::invalid_argument, "the id has an address");
+  if (VERBENA_TRY(is_elsewhere(source.address)) && kernel_device(agent) != nullptr)
+    return bind_elsewhere(agent, id, source);
+  if (!source.is_any()) return bind_here(agent, id, source);
+  Result<void> bound;
+  for (int tries = 0; tries < kTries; ++tries) {
+    VERBENA_TRY(bind_here(agent, id, source));
+    bound = bind_beside(agent, id);
+    if (bound || source.port != 0) break;
+  }
+  return bound;
+}
+
+void set_backlog(Id& id, std::uint32_t asked) {
+  id.backlog = asked == 0 || asked > cm::kMaxBacklog ? cm::kMaxBacklog : asked;
 }
 
 Result<void> reserve_port(Agent& agent, Id& id) {

@@ -77,8 +77,13 @@ struct Id {
   /// The device that it is bound to; null while it is bound to none, or to all.
   Port* port = nullptr;
   std::vector<Reservation> reservations{};
-  bool has_route = false;  ///< `route` is known
+  std::uint32_t backlog = 0;  ///< of a listener
+  bool has_route = false;     ///< `route` is known
   Route route{};
+
+  /// Of the kernel's id that stands for this one at the kernel's own device.
+  std::optional<std::uint32_t> kernel_number{};
+  bool at_both = false;  ///< it is ours as well: bound to any address
 
   // Options.
   bool reuse_address = false;
@@ -98,6 +103,8 @@ struct Id {
   bool shared_receive_queue = false;
 
   [[nodiscard]] bool datagrams() const { return qp_type == IBV_QPT_UD; }
+  /// Whether it is the kernel's alone: nothing but its options and numbers is known here.
+  [[nodiscard]] bool is_foreign() const { return kernel_number && !at_both; }
 };
 
 /// A multicast group that an id has joined.
@@ -106,6 +113,7 @@ struct Multicast {
   std::uint64_t uid = 0;
   Id* id = nullptr;
   std::uint32_t events_reported = 0;
+  std::optional<std::uint32_t> kernel_number{};  ///< of a foreign id's
 };
 
 }  // namespace verbena::compat::rdma_cm

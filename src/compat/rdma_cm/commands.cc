@@ -11,6 +11,7 @@
 #include "compat/rdma_cm/binding.h"
 #include "compat/rdma_cm/connecting.h"
 #include "compat/rdma_cm/events.h"
+#include "compat/rdma_cm/foreign.h"
 #include "compat/rdma_cm/ids.h"
 #include "compat/rdma_cm/multicast.h"
 #include "compat/rdma_cm/options.h"
@@ -22,8 +23,6 @@ namespace verbena::compat::rdma_cm {
 namespace {
 
 using Handler = Result<void> (*)(Agent&, File&, const Request&);
-
-constexpr std::size_t kCommands = RDMA_USER_CM_CMD_JOIN_MCAST + 1;
 
 /// Null where the kernel has none either, and for GET_EVENT, which is another thing.
 constexpr std::array<Handler, kCommands> kHandlers = [] {
@@ -52,6 +51,14 @@ constexpr std::array<Handler, kCommands> kHandlers = [] {
   return table;
 }();
 
+/// Ours to answer, or the kernel's.
+Result<void> answer(Agent& agent, File& file, const Request& request) {
+  const Handler handler = kHandlers.at(request.kind);
+  if (handler == nullptr) return fail(std::errc::function_not_supported);
+  if (Id* const id = foreign_id(agent, file, request)) return forward(agent, *id, request);
+  return handler(agent, file, request);
+}
+
 }  // namespace
 
 Result<void> run_command(Agent& agent, const std::shared_ptr<File>& file, const void* data,
@@ -63,15 +70,14 @@ Result<void> run_command(Agent& agent, const std::shared_ptr<File>& file, const 
   if (header.cmd >= kCommands || header.in > size - sizeof header)
     return fail(std::errc::invalid_argument);
   Request request;
+  request.kind = header.cmd;
   request.size = std::min<std::size_t>(header.in, Request::kMost);
   request.room = header.out;
   VERBENA_TRY(copy_in(request.bytes.data(), from + sizeof header, request.size));
   if (header.cmd == RDMA_USER_CM_CMD_GET_EVENT) return get_event(agent, file, request);
-  const Handler handler = kHandlers.at(header.cmd);
-  if (handler == nullptr) return fail(std::errc::function_not_supported);
   const std::scoped_lock lock(agent);
   if (file->closed) return fail(std::errc::bad_file_descriptor);
-  auto result = handler(agent, *file, request);
+  auto result = answer(agent, *file, request);
   take_events(agent);  // what our own asking brought about
   return result;
 }

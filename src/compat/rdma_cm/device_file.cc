@@ -122,6 +122,7 @@ void close_rdma_cm(int fd) {
   const std::shared_ptr<File> file = found->second;
   close_file(agent, *file);
   agent.files.erase(found);
+  if (agent.files.empty()) agent.kernel.reset();
   mark(fd, false);
   file->closed = true;
   // Whoever waits there hears of it, and the descriptor is the caller's from now on.

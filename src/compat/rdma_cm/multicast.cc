@@ -6,6 +6,7 @@
 #include "compat/rdma_cm/datagrams.h"
 #include "compat/rdma_cm/endpoint.h"
 #include "compat/rdma_cm/events.h"
+#include "compat/rdma_cm/foreign.h"
 #include "compat/rdma_cm/route.h"
 
 namespace verbena::compat::rdma_cm {
@@ -78,6 +79,7 @@ Result<void> leave(Agent& agent, File& file, const Request& request) {
   const Multicast* const multicast = agent.multicasts.find(command.id);
   if (multicast == nullptr) return fail(std::errc::no_such_file_or_directory);
   if (multicast->id->file != &file) return fail(std::errc::invalid_argument);
+  leave_twin(agent, *multicast);
   purge_events(file, [&](const QueuedEvent& event) { return event.multicast == multicast; });
   const rdma_ucm_destroy_id_resp response{.events_reported = multicast->events_reported};
   agent.multicasts.remove(command.id);

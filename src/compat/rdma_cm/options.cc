@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "compat/rdma_cm/events.h"
+#include "compat/rdma_cm/foreign.h"
 #include "compat/rdma_cm/route.h"
 
 namespace verbena::compat::rdma_cm {
@@ -90,7 +91,11 @@ Result<void> set_path(Id& id, const rdma_ucm_set_option& command) {
 Result<void> set_option(Agent& agent, File& file, const Request& request) {
   const auto command = VERBENA_TRY(request.read<rdma_ucm_set_option>());
   Id& id = *VERBENA_TRY(find_id(agent, file, command.id));
-  if (command.level == RDMA_OPTION_ID) return set_id_option(id, command);
+  if (command.level == RDMA_OPTION_ID) {
+    VERBENA_TRY(set_id_option(id, command));
+    if (id.at_both) static_cast<void>(forward(agent, id, request));
+    return {};
+  }
   if (command.level == RDMA_OPTION_IB && command.optname == RDMA_OPTION_IB_PATH)
     return set_path(id, command);
   return fail(std::errc::function_not_supported);

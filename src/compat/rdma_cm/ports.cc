@@ -78,7 +78,6 @@ Result<Device*> find_device_at(const wire::Address& address) {
 
 Result<Device*> device_at(const wire::Address& address) {
   if (Device* const device = VERBENA_TRY(find_device_at(address)); device != nullptr) return device;
-  // Here it is decided that an address is not ours: it may be that of a device of the kernel's.
   if (link::find_local(address))
     return fail(std::errc::no_such_device, "no device of ours has the address");
   return fail(std::errc::address_not_available, "the address is not this machine's");
@@ -125,6 +124,17 @@ Result<Source> find_source(const Endpoint& destination) {
   if (auto beside = source_beside_routes(destination.address)) return beside;
   if (!routed) return std::unexpected(routed.error());
   return Source{.device = VERBENA_TRY(device_at(*routed)), .address = *routed};
+}
+
+Result<bool> is_elsewhere(const wire::Address& source) {
+  if (source.is_zero() || source.is_loopback()) return false;
+  return VERBENA_TRY(find_device_at(source)) == nullptr;
+}
+
+Result<bool> leads_elsewhere(const Endpoint& destination) {
+  if (destination.is_any()) return false;  // this machine
+  const auto found = find_source(destination);
+  return !found && found.error().condition == std::errc::no_such_device;
 }
 
 Result<void> check_route(const Endpoint& source, const Endpoint& destination) {

@@ -18,6 +18,12 @@ namespace verbena::compat::rdma_cm {
 /// address_not_available when it is another machine's.
 [[nodiscard]] Result<Device*> device_at(const wire::Address& address);
 
+/// Whether an id with that source is the kernel's business: an address that is neither ours nor
+/// any. Of the loopback network all are ours.
+[[nodiscard]] Result<bool> is_elsewhere(const wire::Address& source);
+/// Whether packets to `destination` leave from an address that is not ours.
+[[nodiscard]] Result<bool> leads_elsewhere(const Endpoint& destination);
+
 /// The device's part of queue pair 1, which stays open from then on.
 [[nodiscard]] Result<Port*> open_port(Agent& agent, Device& device);
 /// All devices', where they can be opened: an error when none can.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <rdma/rdma_user_cm.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -13,11 +15,15 @@
 
 namespace verbena::compat::rdma_cm {
 
+/// How many numbers there are for commands.
+inline constexpr std::size_t kCommands = RDMA_USER_CM_CMD_JOIN_MCAST + 1;
+
 /// A command as the program wrote it, without its header, and how much it wants to be told.
 struct Request {
   /// More than any command has.
   static constexpr std::size_t kMost = 512;
 
+  std::uint32_t kind = 0;  ///< the number of the command, below kCommands
   alignas(8) std::array<std::byte, kMost> bytes{};
   std::size_t size = 0;
   std::size_t room = 0;  ///< of the response

@@ -6,6 +6,7 @@
 #include "compat/errno.h"
 #include "compat/rdma_cm/binding.h"
 #include "compat/rdma_cm/events.h"
+#include "compat/rdma_cm/foreign.h"
 #include "compat/rdma_cm/ports.h"
 #include "compat/rdma_cm/route.h"
 
@@ -42,8 +43,36 @@ Result<void> settle(Agent& agent, Id& id, Endpoint destination) {
   return {};
 }
 
+/// Whether resolving makes the id the kernel's. Who has no address yet goes by the source that is
+/// named, who has any by the destination.
+Result<bool> goes_elsewhere(Agent& agent, const Id& id, const Endpoint& source,
+                            const Endpoint& destination) {
+  const bool undecided =
+      id.state == IdState::kIdle || (id.state == IdState::kAddressBound && id.port == nullptr &&
+                                     (id.at_both || id.reservations.empty()));
+  if (!undecided || kernel_device(agent) == nullptr) return false;
+  if (id.state != IdState::kIdle || source.is_any()) return leads_elsewhere(destination);
+  return is_elsewhere(source.address);
+}
+
+Result<void> resolve_elsewhere(Agent& agent, Id& id, const Request& request) {
+  const bool bound = id.at_both;
+  if (!bound) VERBENA_TRY(add_twin(agent, id));
+  auto resolving = forward(agent, id, request);
+  if (resolving) {
+    release_ports(id);
+    id.at_both = false;
+  } else if (!bound) {
+    drop_twin(agent, id);
+  }
+  return resolving;
+}
+
 /// What the kernel returns, and what it tells in an event, differs by what is wrong.
-Result<void> resolve(Agent& agent, Id& id, const Endpoint& source, const Endpoint& destination) {
+Result<void> resolve(Agent& agent, Id& id, const Request& request, const Endpoint& source,
+                     const Endpoint& destination) {
+  if (VERBENA_TRY(goes_elsewhere(agent, id, source, destination)))
+    return resolve_elsewhere(agent, id, request);
   if (id.state == IdState::kIdle) {
     if (id.space == wire::PortSpace::kIpoib)
       return fail(std::errc::invalid_argument, "there is no IPoIB on Ethernet");
@@ -58,6 +87,7 @@ Result<void> resolve(Agent& agent, Id& id, const Endpoint& source, const Endpoin
     return fail(std::errc::invalid_argument, "source and destination are of different families");
   if (id.state != IdState::kAddressBound)
     return fail(std::errc::invalid_argument, "the id is not in a state to resolve addresses");
+  drop_twin(agent, id);
   if (const auto settled = settle(agent, id, destination); !settled) {
     tell(id, telling({.what = Happened::kAddressError, .status = -to_errno(settled.error())}));
     return {};
@@ -83,7 +113,7 @@ Result<void> resolve_ip(Agent& agent, File& file, const Request& request) {
       VERBENA_TRY(optional_endpoint(&command.src_addr, sizeof command.src_addr));
   const auto destination = read_endpoint(&command.dst_addr, sizeof command.dst_addr);
   if (!destination) return fail(std::errc::invalid_argument, "the destination is no IP address");
-  return resolve(agent, id, source, *destination);
+  return resolve(agent, id, request, source, *destination);
 }
 
 Result<void> resolve_address(Agent& agent, File& file, const Request& request) {
@@ -99,7 +129,7 @@ Result<void> resolve_address(Agent& agent, File& file, const Request& request) {
   const Endpoint source = command.src_size == 0
                               ? Endpoint{}
                               : VERBENA_TRY(read_endpoint(&command.src_addr, command.src_size));
-  return resolve(agent, id, source,
+  return resolve(agent, id, request, source,
                  VERBENA_TRY(read_endpoint(&command.dst_addr, command.dst_size)));
 }
 
