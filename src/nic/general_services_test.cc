@@ -57,7 +57,10 @@ class Part {
     for (;;) {
       const int seen = notified_;
       lock.unlock();
-      if (const auto event = services->next_event()) {
+      auto event = services->next_event();
+      while (event && event->kind == EventKind::kTimewaitOver)  // of a connection before
+        event = services->next_event();
+      if (event) {
         EXPECT_EQ(event->kind, kind);
         return *event;
       }
