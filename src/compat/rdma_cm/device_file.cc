@@ -129,4 +129,8 @@ void close_rdma_cm(int fd) {
   file->notifier->leave_open();
 }
 
+void leave_rdma_cm() {
+  if (marked.load() != 0) rdma_cm::end_connections();
+}
+
 }  // namespace verbena::compat

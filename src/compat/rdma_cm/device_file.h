@@ -24,5 +24,8 @@ namespace verbena::compat {
 /// The program closes it, or puts another file in its place: its ids are destroyed. The descriptor
 /// itself is left for the caller to close.
 void close_rdma_cm(int fd);
+/// The process exits: peers of what it left open hear that it is over. Nothing where all is closed:
+/// a thread that uses what another one closed may exit as well, and be quicker.
+void leave_rdma_cm();
 
 }  // namespace verbena::compat
