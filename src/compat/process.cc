@@ -12,6 +12,7 @@
 #include "compat/file_tree.h"
 #include "compat/open_contexts.h"
 #include "compat/rdma_cm/agent.h"
+#include "compat/rdma_cm/device_file.h"
 
 namespace verbena::compat {
 
@@ -50,7 +51,7 @@ void after_fork_in_child() {
 /// What a device and the kernel would do for a process that ends.
 void at_exit() {
   flush_contexts();
-  rdma_cm::end_connections();
+  leave_rdma_cm();
 }
 
 }  // namespace
