@@ -11,7 +11,7 @@ Result<std::unique_ptr<GeneralServices>> Host::open_general_services(
 }
 
 Result<std::unique_ptr<WatchedFd>> Host::watch(sys::OwnedFd /*fd*/,
-                                               std::function<void()> /*readable*/) {
+                                               const std::function<void()>& /*readable*/) {
   return fail(std::errc::operation_not_supported, "there is no runner here");
 }
 

@@ -111,8 +111,8 @@ class Host {
   /// descriptor: once, whatever is left to be read then. It must not destroy what this returns, nor
   /// wait for a lock that somebody holds who does. operation_not_supported where there is no
   /// runner.
-  [[nodiscard]] virtual Result<std::unique_ptr<WatchedFd>> watch(sys::OwnedFd fd,
-                                                                 std::function<void()> readable);
+  [[nodiscard]] virtual Result<std::unique_ptr<WatchedFd>> watch(
+      sys::OwnedFd fd, const std::function<void()>& readable);
 
   /// What is known of peers beside their packets; null when nothing is. Lives as long as the host.
   [[nodiscard]] virtual engine::PeerWatch* peers() { return nullptr; }

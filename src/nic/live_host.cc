@@ -315,11 +315,11 @@ Result<std::unique_ptr<GeneralServices>> LiveHost::open_general_services(
 }
 
 Result<std::unique_ptr<WatchedFd>> LiveHost::watch(sys::OwnedFd fd,
-                                                   std::function<void()> readable) {
+                                                   const std::function<void()>& readable) {
   if (impl_->ledger.forked())
     return fail(std::errc::no_such_device, "the runner is the parent process's");
   LedgerFd kept(impl_->ledger, sys::move_high(std::move(fd)));
-  VERBENA_TRY(impl_->runner.watch_arrivals(kept.get(), std::move(readable)));
+  VERBENA_TRY(impl_->runner.watch_arrivals(kept.get(), readable));
   return std::make_unique<RunnerWatch>(impl_->runner, std::move(kept));
 }
 

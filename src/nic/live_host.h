@@ -66,8 +66,8 @@ class LiveHost final : public Host {
   /// Not over RoCEv1: operation_not_supported.
   [[nodiscard]] Result<std::unique_ptr<GeneralServices>> open_general_services(
       const NicConfig& config, const std::function<void()>& notify) override;
-  [[nodiscard]] Result<std::unique_ptr<WatchedFd>> watch(sys::OwnedFd fd,
-                                                         std::function<void()> readable) override;
+  [[nodiscard]] Result<std::unique_ptr<WatchedFd>> watch(
+      sys::OwnedFd fd, const std::function<void()>& readable) override;
   void adopt(Nic& nic) override;
   void release(Nic& nic) override;
   void wake(Nic& nic) override;

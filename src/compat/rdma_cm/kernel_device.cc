@@ -35,12 +35,11 @@ bool is_the_device(int fd) {
 }  // namespace
 
 Result<std::unique_ptr<KernelDevice>> open_kernel_device(nic::Host& host,
-                                                         std::function<void()> notify) {
+                                                         const std::function<void()>& notify) {
   sys::OwnedFd fd(sys::open(std::string(kCmNode).c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   if (!fd) return fail(static_cast<std::errc>(errno), "the kernel's rdma_cm cannot be opened");
   if (!is_the_device(fd.get())) return fail(std::errc::no_such_device, "the kernel has no rdma_cm");
-  return std::make_unique<LiveKernelDevice>(
-      VERBENA_TRY(host.watch(std::move(fd), std::move(notify))));
+  return std::make_unique<LiveKernelDevice>(VERBENA_TRY(host.watch(std::move(fd), notify)));
 }
 
 }  // namespace verbena::compat::rdma_cm

@@ -27,6 +27,6 @@ class KernelDevice {
 /// called when there are events, as Host::watch() calls. no_such_device when the kernel has none,
 /// and what open(2) says.
 [[nodiscard]] Result<std::unique_ptr<KernelDevice>> open_kernel_device(
-    nic::Host& host, std::function<void()> notify);
+    nic::Host& host, const std::function<void()>& notify);
 
 }  // namespace verbena::compat::rdma_cm
