@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/sys.h"
+#include "wire/headers.h"
+
+namespace verbena::link {
+
+/// Bytes of records that a ring holds: several windows of a receiver (`engine/window.h`), requests
+/// and responses, and no more, because whoever goes round it pulls all of it through the caches.
+inline constexpr std::size_t kRingSize = 1 << 20;
+/// The largest packet: headers, a payload of the largest path MTU, pad, and room for an ICRC.
+inline constexpr std::size_t kMaxRingPacket = wire::kMaxHeaderSize + 4096 + 3 + wire::kIcrcSize;
+inline constexpr std::size_t kMinRingPacket = wire::Bth::kSize + wire::kIcrcSize;
+
+/// The memory of a ring, which two processes have mapped: a sealed memfd with indices and kRingSize
+/// bytes behind them. Those are mapped twice in a row, so that no record is ever in two pieces.
+class RingMemory {
+ public:
+  struct Made;
+  /// Makes one, with the descriptor for the other process. What the kernel says when it refuses.
+  [[nodiscard]] static Result<Made> create();
+  /// Maps what another process handed over: bad_message when it is not sealed so that nobody can
+  /// cut it short, or not of a ring's size. The descriptor is not needed any more then.
+  [[nodiscard]] static Result<RingMemory> open(int fd);
+  RingMemory(RingMemory&& other) noexcept : base_(std::exchange(other.base_, nullptr)) {}
+  RingMemory& operator=(RingMemory&& other) noexcept {
+    std::swap(base_, other.base_);
+    return *this;
+  }
+  ~RingMemory();
+
+  /// All that is shared, for tests that write over it.
+  [[nodiscard]] Bytes bytes() const;
+
+ private:
+  friend class RingWriter;
+  friend class RingReader;
+  struct Indices;
+  explicit RingMemory(std::byte* base) : base_(base) {}
+  [[nodiscard]] static Result<RingMemory> map(int fd);
+  [[nodiscard]] Indices& indices() const;
+  [[nodiscard]] std::byte* at(std::uint64_t position) const;
+
+  std::byte* base_ = nullptr;
+};
+
+struct RingMemory::Made {
+  RingMemory memory;
+  sys::OwnedFd descriptor;
+};
+
+// One process writes a ring and one reads it; neither ever waits for the other, nor shares a lock
+// with it. Each keeps its own position and takes the other's for a claim: one that cannot be breaks
+// the ring for good, and nothing outside the ring's memory is ever touched.
+//
+// Positions count bytes from the beginning of time; records begin at cache lines. Threads: each end
+// has one user at a time.
+
+/// A packet in a ring. It lies where the writer can still change it.
+struct RingRecord {
+  ConstBytes packet{};  ///< from the BTH on; the last four bytes, in an ICRC's place, mean nothing
+  std::uint8_t traffic_class = 0;
+  std::uint8_t hop_limit = 0;
+};
+
+class RingWriter {
+ public:
+  explicit RingWriter(RingMemory memory) : memory_(std::move(memory)) {}
+
+  /// Where to put a packet of `size` bytes, from kMinRingPacket to kMaxRingPacket; null when there
+  /// is no room or the ring is broken. It counts from commit() on; another begin() takes the place
+  /// back.
+  [[nodiscard]] std::byte* begin(std::size_t size, std::uint8_t traffic_class,
+                                 std::uint8_t hop_limit);
+  void commit() { next_ += std::exchange(begun_, 0); }
+  /// Bytes that the reader has not been shown.
+  [[nodiscard]] std::size_t unpublished() const {
+    return static_cast<std::size_t>(next_ - published_);
+  }
+  /// Shows the reader what was committed. True when it has said that it sleeps: it must be woken,
+  /// and is told of once.
+  [[nodiscard]] bool publish();
+  [[nodiscard]] bool broken() const { return broken_; }
+
+ private:
+  [[nodiscard]] bool has_room(std::uint64_t bytes);
+
+  RingMemory memory_;
+  std::uint64_t next_ = 0;
+  std::uint64_t published_ = 0;
+  std::uint64_t released_ = 0;  ///< by the reader, when that was looked at
+  std::uint64_t begun_ = 0;
+  bool broken_ = false;
+};
+
+class RingReader {
+ public:
+  explicit RingReader(RingMemory memory) : memory_(std::move(memory)) {}
+
+  /// The next packet, which stays where it is until release(); nothing when there is none, or the
+  /// ring is broken.
+  [[nodiscard]] std::optional<RingRecord> next();
+  /// Gives back the room of all that next() returned.
+  void release();
+  /// Says that the reader is going to sleep, so that the next publish() wakes it. False when there
+  /// is something to read.
+  [[nodiscard]] bool arm();
+  [[nodiscard]] bool broken() const { return broken_; }
+
+ private:
+  [[nodiscard]] bool look();
+
+  RingMemory memory_;
+  std::uint64_t read_ = 0;
+  std::uint64_t written_ = 0;  ///< by the writer, when that was looked at
+  std::uint64_t released_ = 0;
+  bool broken_ = false;
+};
+
+}  // namespace verbena::link

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A ring in which anything stands: first the writer's and the reader's index, then records from
+// where the reader begins. Each end takes what is there or breaks the ring, and touches no byte
+// beside it.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "base/check.h"
+#include "link/shm_ring.h"
+
+using namespace verbena;
+using namespace verbena::link;
+
+namespace {
+
+constexpr std::size_t kIndices = std::size_t{3} * 128;
+constexpr std::size_t kRecordsAt = 65536;
+
+/// What a reader makes of it: each record within the ring, and no more of them than fit.
+void read_all(RingReader& reader) {
+  std::size_t bytes = 0;
+  std::uint32_t sum = 0;
+  while (const auto record = reader.next()) {
+    VERBENA_CHECK(record->packet.size() >= kMinRingPacket);
+    VERBENA_CHECK(record->packet.size() <= kMaxRingPacket);
+    for (const std::byte byte : record->packet) sum += std::to_integer<std::uint32_t>(byte);
+    bytes += record->packet.size();
+    VERBENA_CHECK(bytes <= kRingSize);
+  }
+  static_cast<void>(sum);
+  static_cast<void>(reader.arm());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const RingMemory::Made made = RingMemory::create().value();
+  const Bytes shared = made.memory.bytes();
+  RingWriter writer(RingMemory::open(made.descriptor.get()).value());
+  RingReader reader(RingMemory::open(made.descriptor.get()).value());
+  std::fill_n(shared.data(), kIndices, std::byte{0});
+
+  if (size < 16) return 0;
+  std::memcpy(shared.data(), data, 8);
+  const std::size_t records = std::min(size - 16, shared.size() - kRecordsAt);
+  std::memcpy(shared.data() + kRecordsAt, data + 16, records);
+  read_all(reader);
+  reader.release();
+
+  // The other end believes nothing either.
+  while (writer.begin(kMaxRingPacket, 0, 0) != nullptr) writer.commit();
+  static_cast<void>(writer.publish());
+  std::memcpy(shared.data() + 128, data + 8, 8);
+  for (std::size_t i = 0; i < 2 * kRingSize / kMaxRingPacket; ++i) {
+    if (writer.begin(kMaxRingPacket, 0, 0) == nullptr) break;
+    writer.commit();
+  }
+  VERBENA_CHECK(writer.unpublished() <= kRingSize);
+  read_all(reader);
+  return 0;
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "link/shm_ring.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace verbena::link {
+namespace {
+
+/// Both ends, and a third mapping for whoever writes where it should not.
+struct Ring {
+  Ring() : Ring(RingMemory::create().value()) {}
+  explicit Ring(RingMemory::Made made)
+      : writer(std::move(made.memory)),
+        reader(RingMemory::open(made.descriptor.get()).value()),
+        raw(RingMemory::open(made.descriptor.get()).value()) {}
+
+  [[nodiscard]] bool write(std::size_t size, std::uint8_t fill) {
+    std::byte* const to = writer.begin(size, fill, 64);
+    if (to == nullptr) return false;
+    std::memset(to, fill, size);
+    writer.commit();
+    return true;
+  }
+  /// The index at `line` pairs of cache lines: written, released, armed.
+  void scribble(std::size_t line, std::uint64_t value) {
+    std::memcpy(raw.bytes().data() + 128 * line, &value, sizeof value);
+  }
+
+  RingWriter writer;
+  RingReader reader;
+  RingMemory raw;
+};
+
+TEST(ShmRing, PacketsComeOutAsTheyWentIn) {
+  Ring ring;
+  EXPECT_FALSE(ring.reader.next());
+  std::vector<std::size_t> sizes{kMinRingPacket, 17, 56, 57, 120, 1024, kMaxRingPacket};
+  for (const std::size_t size : sizes)
+    ASSERT_TRUE(ring.write(size, static_cast<std::uint8_t>(size)));
+  EXPECT_FALSE(ring.reader.next()) << "nothing is there before it was published";
+  EXPECT_TRUE(ring.writer.publish());
+  for (const std::size_t size : sizes) {
+    const auto record = ring.reader.next();
+    ASSERT_TRUE(record);
+    EXPECT_EQ(record->packet.size(), size);
+    EXPECT_EQ(record->traffic_class, static_cast<std::uint8_t>(size));
+    EXPECT_EQ(record->hop_limit, 64);
+    EXPECT_TRUE(std::ranges::all_of(
+        record->packet, [&](std::byte b) { return b == static_cast<std::byte>(size); }));
+  }
+  EXPECT_FALSE(ring.reader.next());
+}
+
+TEST(ShmRing, WhatWasNotCommittedIsNotThere) {
+  Ring ring;
+  ASSERT_NE(ring.writer.begin(100, 0, 0), nullptr);
+  ASSERT_TRUE(ring.write(64, 7));
+  static_cast<void>(ring.writer.publish());
+  EXPECT_EQ(ring.reader.next()->packet.size(), 64U);
+  EXPECT_FALSE(ring.reader.next());
+}
+
+TEST(ShmRing, HoldsSixtyFourOfTheLargestAndTakesMoreWhenTheyAreReleased) {
+  Ring ring;
+  std::size_t fits = 0;
+  while (ring.write(kMaxRingPacket, 1)) ++fits;
+  EXPECT_GE(fits, 64U);
+  static_cast<void>(ring.writer.publish());
+  ASSERT_TRUE(ring.reader.next());
+  EXPECT_FALSE(ring.write(kMaxRingPacket, 1)) << "read, but not released";
+  ring.reader.release();
+  EXPECT_TRUE(ring.write(kMaxRingPacket, 1));
+  EXPECT_FALSE(ring.write(kMaxRingPacket, 1));
+  EXPECT_FALSE(ring.writer.broken());
+}
+
+TEST(ShmRing, RecordsAreWholeAcrossItsEnd) {
+  Ring ring;
+  for (std::uint32_t i = 0; i < 2000; ++i) {
+    ASSERT_TRUE(ring.write(3000 + i % 1000, static_cast<std::uint8_t>(i)));
+    static_cast<void>(ring.writer.publish());
+    const auto record = ring.reader.next();
+    ASSERT_TRUE(record);
+    ASSERT_EQ(record->packet.size(), 3000 + i % 1000);
+    ASSERT_TRUE(std::ranges::all_of(record->packet,
+                                    [&](std::byte b) { return b == static_cast<std::byte>(i); }));
+    ring.reader.release();
+  }
+}
+
+TEST(ShmRing, OnlyAReaderThatSleepsIsWokenAndOnce) {
+  Ring ring;
+  ASSERT_TRUE(ring.write(64, 1));
+  EXPECT_TRUE(ring.writer.publish()) << "a new ring's reader does not look into it yet";
+  EXPECT_FALSE(ring.reader.arm()) << "there is something";
+  ASSERT_TRUE(ring.write(64, 1));
+  EXPECT_FALSE(ring.writer.publish());
+  while (ring.reader.next()) continue;
+  EXPECT_TRUE(ring.reader.arm());
+  EXPECT_FALSE(ring.writer.publish()) << "nothing new";
+  ASSERT_TRUE(ring.write(64, 1));
+  EXPECT_TRUE(ring.writer.publish());
+  ASSERT_TRUE(ring.write(64, 1));
+  EXPECT_FALSE(ring.writer.publish());
+}
+
+TEST(ShmRing, TakesOnlyWhatIsSealedAndOfItsSize) {
+  const auto open = [](std::size_t size, int seals) {
+    const sys::OwnedFd fd(sys::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    EXPECT_EQ(sys::ftruncate(fd.get(), static_cast<off_t>(size)), 0);
+    EXPECT_EQ(sys::fcntl(fd.get(), F_ADD_SEALS, seals), 0);
+    return RingMemory::open(fd.get()).has_value();
+  };
+  const std::size_t size = RingMemory::create()->memory.bytes().size();
+  EXPECT_TRUE(open(size, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
+  EXPECT_FALSE(open(size, F_SEAL_GROW | F_SEAL_SEAL));
+  EXPECT_FALSE(open(size, F_SEAL_SHRINK | F_SEAL_GROW));
+  EXPECT_FALSE(open(size - 4096, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
+  EXPECT_FALSE(open(size + 4096, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
+  EXPECT_FALSE(open(size, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_WRITE));
+  const sys::OwnedFd other(sys::open("/dev/zero", O_RDWR));
+  EXPECT_FALSE(RingMemory::open(other.get()));
+  EXPECT_FALSE(RingMemory::open(-1));
+}
+
+TEST(ShmRing, AWriterThatClaimsWhatCannotBeBreaksIt) {
+  for (const std::uint64_t claim :
+       {std::uint64_t{1}, std::uint64_t{kRingSize + 64}, ~std::uint64_t{0}, ~std::uint64_t{63}}) {
+    Ring ring;
+    ring.scribble(0, claim);
+    EXPECT_FALSE(ring.reader.next()) << claim;
+    EXPECT_TRUE(ring.reader.broken());
+    ring.scribble(0, 0);
+    ASSERT_TRUE(ring.write(64, 1));
+    static_cast<void>(ring.writer.publish());
+    EXPECT_FALSE(ring.reader.next()) << "for good";
+  }
+  Ring ring;
+  ASSERT_TRUE(ring.write(64, 1));
+  static_cast<void>(ring.writer.publish());
+  ASSERT_TRUE(ring.reader.next());
+  ring.scribble(0, 0);
+  EXPECT_FALSE(ring.reader.next()) << "it had written more";
+  EXPECT_TRUE(ring.reader.broken());
+}
+
+TEST(ShmRing, ARecordThatCannotBeBreaksIt) {
+  for (const std::uint32_t size : {0U, 15U, 65U + 64U, std::uint32_t{kMaxRingPacket + 1}, ~0U}) {
+    Ring ring;
+    ASSERT_TRUE(ring.write(64, 1));
+    static_cast<void>(ring.writer.publish());
+    std::memcpy(ring.raw.bytes().data() + 65536, &size, sizeof size);
+    EXPECT_FALSE(ring.reader.next()) << size;
+    EXPECT_TRUE(ring.reader.broken());
+    EXPECT_TRUE(ring.reader.arm()) << "nothing more will come";
+  }
+}
+
+TEST(ShmRing, AReaderThatClaimsWhatCannotBeBreaksIt) {
+  for (const std::uint64_t claim :
+       {std::uint64_t{1}, std::uint64_t{2 * kRingSize}, ~std::uint64_t{0}, ~std::uint64_t{63}}) {
+    Ring ring;
+    while (ring.write(4096, 1)) continue;
+    static_cast<void>(ring.writer.publish());
+    ring.scribble(1, claim);
+    EXPECT_FALSE(ring.write(4096, 1)) << claim;
+    EXPECT_TRUE(ring.writer.broken());
+    ring.scribble(1, 4160);
+    EXPECT_FALSE(ring.write(4096, 1)) << "for good";
+  }
+}
+
+// Whoever scribbles over all that is shared, while both ends are at work, gets nonsense through it
+// or breaks it, and nothing else happens.
+TEST(ShmRing, ScribblingAnywhereEndsAtMostTheRing) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 200; ++round) {
+    Ring ring;
+    const Bytes shared = ring.raw.bytes();
+    for (int step = 0; step < 400; ++step) {
+      static_cast<void>(ring.write(kMinRingPacket + random() % 4000, 3));
+      static_cast<void>(ring.writer.publish());
+      // Half of what is written goes to the indices, which are few.
+      const std::size_t range = random() % 2 == 0 ? 384 : shared.size();
+      const std::uint64_t value =
+          random() % 3 == 0 ? random() : random() % (2 * kRingSize) / 64 * 64;
+      if (random() % 8 == 0)
+        std::memcpy(shared.data() + random() % (range / 8) * 8, &value, sizeof value);
+      for (int i = 0; i < 4; ++i) {
+        const auto record = ring.reader.next();
+        if (!record) break;
+        ASSERT_GE(record->packet.size(), kMinRingPacket);
+        ASSERT_LE(record->packet.size(), kMaxRingPacket);
+        // Every byte of it can be read.
+        std::vector<std::byte> copy(record->packet.begin(), record->packet.end());
+      }
+      if (random() % 2 == 0) ring.reader.release();
+      static_cast<void>(ring.reader.arm());
+    }
+  }
+}
+
+/// Reads every byte of what a broken or unbroken ring gives.
+std::uint64_t read_through(RingReader& reader) {
+  std::uint64_t bytes = 0;
+  while (const auto record = reader.next()) {
+    const std::vector<std::byte> copy(record->packet.begin(), record->packet.end());
+    bytes += copy.size();
+    reader.release();
+  }
+  return bytes;
+}
+
+TEST(ShmRing, ScribblingWhileBothEndsRunEndsAtMostTheRing) {
+  for (std::uint32_t round = 0; round < 20; ++round) {
+    Ring ring;
+    std::atomic<bool> stop{false};
+    std::jthread scribbler([&] {
+      std::mt19937_64 random(round);
+      const Bytes shared = ring.raw.bytes();
+      while (!stop.load()) {
+        const std::size_t range = random() % 4 == 0 ? 384 : shared.size();
+        auto* const word =
+            reinterpret_cast<std::uint64_t*>(shared.data() + random() % (range / 8) * 8);
+        std::atomic_ref<std::uint64_t>(*word).store(random() % (2 * kRingSize) / 64 * 64,
+                                                    std::memory_order_relaxed);
+        if (random() % 64 == 0) std::this_thread::yield();
+      }
+    });
+    std::jthread reader([&] {
+      while (!stop.load()) {
+        static_cast<void>(read_through(ring.reader));
+        static_cast<void>(ring.reader.arm());
+        std::this_thread::yield();
+      }
+    });
+    for (int i = 0; i < 5000; ++i) {
+      static_cast<void>(ring.write(kMinRingPacket + static_cast<std::size_t>(i) % 4000, 3));
+      static_cast<void>(ring.writer.publish());
+    }
+    stop.store(true);
+  }
+}
+
+// Two threads as two processes: everything arrives, in order, and a sleeping reader is always
+// woken.
+TEST(ShmRing, StressOfTwoThreads) {
+  constexpr std::uint32_t kPackets = 60'000;
+  Ring ring;
+  std::atomic<std::uint32_t> bell{0};
+  std::thread writer([&] {
+    std::mt19937 random(1);
+    for (std::uint32_t i = 0; i < kPackets;) {
+      const std::size_t size = kMinRingPacket + random() % 1500;
+      std::byte* to = ring.writer.begin(size, 0, 0);
+      if (to == nullptr) {
+        std::this_thread::yield();
+        continue;
+      }
+      std::memcpy(to, &i, sizeof i);
+      std::memset(to + sizeof i, static_cast<int>(i & 0xFF), size - sizeof i);
+      ring.writer.commit();
+      ++i;
+      if ((random() % 3 == 0 || i == kPackets || ring.writer.unpublished() > 16384) &&
+          ring.writer.publish()) {
+        bell.fetch_add(1);
+        bell.notify_one();
+      }
+    }
+  });
+  std::uint32_t expected = 0;
+  std::uint32_t heard = 0;
+  while (expected < kPackets && !ring.reader.broken()) {
+    if (const auto record = ring.reader.next()) {
+      std::uint32_t number = 0;
+      std::memcpy(&number, record->packet.data(), sizeof number);
+      ASSERT_EQ(number, expected++);
+      ASSERT_EQ(record->packet.back(), static_cast<std::byte>(number & 0xFF));
+      if (expected % 16 == 0) ring.reader.release();
+      continue;
+    }
+    ring.reader.release();
+    if (!ring.reader.arm()) continue;
+    // Asleep: only the bell, which is rung for this and nothing else, ends it.
+    bell.wait(heard);
+    heard = bell.load();
+  }
+  EXPECT_EQ(expected, kPackets);
+  writer.join();
+}
+
+}  // namespace
+}  // namespace verbena::link
