@@ -28,6 +28,9 @@ namespace verbena::sys {
 inline int socket(int family, int type, int protocol) {
   return static_cast<int>(::syscall(SYS_socket, family, type, protocol));
 }
+inline int socketpair(int family, int type, int protocol, int pair[2]) {
+  return static_cast<int>(::syscall(SYS_socketpair, family, type, protocol, pair));
+}
 inline int bind(int fd, const sockaddr* address, socklen_t size) {
   return static_cast<int>(::syscall(SYS_bind, fd, address, size));
 }
@@ -81,6 +84,7 @@ inline int fcntl(int fd, int command, struct flock* lock) {
 inline int ftruncate(int fd, off_t size) {
   return static_cast<int>(::syscall(SYS_ftruncate, fd, size));
 }
+inline int fstat(int fd, struct stat* to) { return static_cast<int>(::syscall(SYS_fstat, fd, to)); }
 inline int memfd_create(const char* name, unsigned flags) {
   return static_cast<int>(::syscall(SYS_memfd_create, name, flags));
 }

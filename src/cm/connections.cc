@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "cm/mutants.h"
 
 namespace verbena::cm {
 namespace {
@@ -52,7 +53,7 @@ Result<Connections::Connection*> Connections::find(ConnectionId id, Call call) {
   const auto found = connections_.find(id);
   if (found == connections_.end() || found->second.abandoned)
     return fail(std::errc::invalid_argument, fmt::format("there is no connection {:#x}", id));
-  if (!may(found->second.state, call)) {
+  if (!may(found->second.state, call) && !mutant(Mutant::kAnyCallAnytime)) {
     return fail(std::errc::invalid_argument,
                 fmt::format("the connection is in state '{}'", to_string(found->second.state)));
   }
@@ -93,7 +94,7 @@ Connections::Connection* Connections::owner(const wire::Path& path, const wire::
   Connection& connection = found->second;
   const bool theirs = path.source == connection.path.destination &&
                       (connection.remote_id == 0 || connection.remote_id == named.sender);
-  return theirs ? &connection : nullptr;
+  return theirs || mutant(Mutant::kStrangerIsHeard) ? &connection : nullptr;
 }
 
 void Connections::take(ConnectionId id, Connection& connection, const wire::CmMad& mad,
@@ -102,6 +103,7 @@ void Connections::take(ConnectionId id, Connection& connection, const wire::CmMa
     case Action::kTake: break;
     case Action::kDelay: return send_delay(id, connection);
     case Action::kRepeatReply:
+      if (mutant(Mutant::kReplyNotRepeated)) return;
       ++core_.counters.sent_again;
       connection.sent.mad.transaction = mad.transaction;
       return core_.send(connection.path, connection.sent.mad);

@@ -25,6 +25,7 @@ TEST(Connections, ReqRepAndRtuConnect) {
   EXPECT_EQ(request.primary.local_gid, two.client.address);
   EXPECT_EQ(request.primary.remote_gid, two.server.address);
   EXPECT_EQ(request.private_data[0], std::byte{0xA1});
+  EXPECT_EQ(request.ece, request_of(0x11).ece);
   ASSERT_TRUE(two.server.manager.accept(requested.id, reply_of(0x22), two.network.now));
   two.network.deliver();
   const Event replied = two.client.expect(EventKind::kReplied);
@@ -33,6 +34,7 @@ TEST(Connections, ReqRepAndRtuConnect) {
   EXPECT_EQ(reply.remote_id, mine);
   EXPECT_EQ(reply.local_qp, 0x22U);
   EXPECT_EQ(reply.private_data[0], std::byte{0xB2});
+  EXPECT_EQ(reply.ece, reply_of(0x22).ece);
   ASSERT_TRUE(two.client.manager.confirm(mine, {}));
   two.network.deliver();
   EXPECT_EQ(two.server.expect(EventKind::kEstablished).id, requested.id);

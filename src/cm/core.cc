@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "cm/mutants.h"
 
 namespace verbena::cm {
 namespace {
@@ -80,13 +81,14 @@ void Core::send_until_answered(ConnectionId id, const wire::Path& path, Repeated
                                Time now) {
   repeated.pause =
       std::min(std::max(repeated.interval / kFirstPause, kShortestPause), repeated.interval);
+  if (mutant(Mutant::kFirstRepeatIsLate)) repeated.pause = repeated.interval;
   send(path, repeated.mad);
   schedule(id, repeated, now + repeated.pause);
 }
 
 bool Core::send_again(ConnectionId id, const wire::Path& path, Repeated& repeated, Time now) {
   if (repeated.pause >= repeated.interval) {
-    if (repeated.retries == 0) return false;
+    if (repeated.retries == 0 && !mutant(Mutant::kRetriesForever)) return false;
     --repeated.retries;
   }
   repeated.pause = std::min(2 * repeated.pause, repeated.interval);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cm/connections.h"
+#include "cm/mutants.h"
 
 namespace verbena::cm {
 namespace {
@@ -17,7 +18,7 @@ void copy(ConstBytes from, wire::PrivateData<kSize>& to) {
 
 Result<void> Connections::disconnect(ConnectionId id, ConstBytes data, Time now) {
   Connection& connection = *VERBENA_TRY(find(id, Call::kDisconnect));
-  if (data.size() > wire::CmDreq{}.private_data.size())
+  if (data.size() > wire::CmDreq{}.private_data.size() && !mutant(Mutant::kLongDataCutOff))
     return fail(std::errc::invalid_argument, "a DREQ carries at most 220 bytes");
   // The peer began anew, and it is being ended already.
   if (connection.state == State::kDreqSent) return {};
@@ -41,7 +42,8 @@ void Connections::send_disconnect(ConnectionId id, Connection& connection, Const
 /// When both sides end it at once each answers the other, and for both it is over.
 void Connections::take_disconnect(ConnectionId id, Connection& connection, const wire::CmMad& mad,
                                   Time now) {
-  if (std::get<wire::CmDreq>(mad.message).remote_qp != connection.local_qp) {
+  if (std::get<wire::CmDreq>(mad.message).remote_qp != connection.local_qp &&
+      !mutant(Mutant::kAnyQueuePairEnds)) {
     ++core_.counters.malformed;
     return;
   }
@@ -72,12 +74,14 @@ void Connections::take_disconnected(ConnectionId id, Connection& connection,
 /// A DREQ that comes now gets a DREP, whichever side's was the first. The peer may connect its
 /// queue pair anew.
 void Connections::linger(ConnectionId id, Connection& connection, Time now) {
+  if (mutant(Mutant::kTimewaitSkipped)) return forget(id);
   core_.unschedule(id, connection.sent);
   drop(by_remote_qp_, id, connection.remote_qp);
   connection.state = State::kTimewait;
   if (!std::holds_alternative<wire::CmDrep>(connection.sent.mad.message)) {
     connection.sent.mad.message = wire::CmDrep{.local_id = id, .remote_id = connection.remote_id};
   }
+  if (mutant(Mutant::kTimewaitForever)) return;
   core_.schedule(id, connection.sent, now + connection.lingers);
 }
 

@@ -35,6 +35,26 @@ TEST(Ending, DreqAndDrepEndIt) {
   EXPECT_EQ(two.server.expect(EventKind::kTimewaitOver).id, theirs);
 }
 
+TEST(Ending, APeerDoesNotSayForHowLongItLingers) {
+  Two two;
+  wire::CmReq request = request_of(0x11);
+  request.primary.local_ack_timeout = 31;  // 2.4 hours
+  const ConnectionId mine =
+      two.client.manager.connect(two.client.to(two.server), request, two.network.now).value();
+  two.network.deliver();
+  const ConnectionId theirs = two.server.expect(EventKind::kRequested).id;
+  ASSERT_TRUE(two.server.manager.accept(theirs, reply_of(0x22), two.network.now));
+  two.network.deliver();
+  ASSERT_TRUE(two.client.manager.confirm(mine, {}));
+  two.network.deliver();
+  ASSERT_TRUE(two.client.manager.disconnect(mine, {}, two.network.now));
+  two.network.deliver();
+  ASSERT_TRUE(two.server.manager.disconnect(theirs, {}, two.network.now));
+  const Time ended = two.network.now;
+  two.expect_nothing_left();
+  EXPECT_EQ(two.network.now - ended, duration_of(20));
+}
+
 TEST(Ending, BothSidesMayEndItAtOnce) {
   Two two;
   const auto [mine, theirs] = two.established();

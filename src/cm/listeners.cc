@@ -2,6 +2,7 @@
 #include "cm/listeners.h"
 
 #include "base/check.h"
+#include "cm/mutants.h"
 
 namespace verbena::cm {
 namespace {
@@ -63,7 +64,8 @@ ListenerId Listeners::find(std::uint64_t service_id, const wire::Address& addres
 
 bool Listeners::add_waiting(ListenerId id, ConnectionId request) {
   Listener& listener = listeners_.at(id);
-  if (listener.waiting >= listener.listening.backlog) return false;
+  if (listener.waiting >= listener.listening.backlog && !mutant(Mutant::kBacklogIgnored))
+    return false;
   if (!waiting_.emplace(request, id).second) return false;
   ++listener.waiting;
   return true;

@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "cm/mutants.h"
+
 namespace verbena::cm {
 
 Result<ConnectionId> ServiceRequests::resolve(const wire::Path& path, wire::CmSidrReq request,
@@ -25,7 +27,8 @@ Result<ConnectionId> ServiceRequests::resolve(const wire::Path& path, wire::CmSi
 void ServiceRequests::handle_request(const wire::Path& path, const wire::CmMad& mad, Time now) {
   const auto& asked = std::get<wire::CmSidrReq>(mad.message);
   const Peer peer{path.source, asked.request_id};
-  if (const auto known = by_remote_id_.find(peer); known != by_remote_id_.end()) {
+  if (const auto known = by_remote_id_.find(peer);
+      known != by_remote_id_.end() && !mutant(Mutant::kRepeatedSidrAsksAgain)) {
     const Request& request = requests_.at(known->second);
     if (!request.answered) return;
     ++core_.counters.sent_again;

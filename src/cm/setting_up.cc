@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "cm/connections.h"
+#include "cm/mutants.h"
 
 namespace verbena::cm {
 namespace {
@@ -26,6 +27,12 @@ bool owns_queue_pair(wire::CmTransport transport) {
 /// XRC's targets have their number where a REP has an end-to-end context's (Linux's `cm.c`).
 std::uint32_t& queue_pair_of(wire::CmRep& reply, wire::CmTransport transport) {
   return transport == wire::CmTransport::kExtended ? reply.local_eec : reply.local_qp;
+}
+
+/// In timewait.
+Duration lingering(const wire::CmReq& request) {
+  if (mutant(Mutant::kPeerSaysHowLong)) return duration_of(request.primary.local_ack_timeout);
+  return duration_of(std::min(request.primary.local_ack_timeout, kLongestLinger));
 }
 
 wire::CmSubject subject_of(State state) {
@@ -55,7 +62,7 @@ Result<ConnectionId> Connections::connect(const wire::Path& path, wire::CmReq re
   connection.transport = request.transport;
   connection.local_qp = request.local_qp;
   connection.answer_within = core_.answer_within(config.response_timeout);
-  connection.lingers = duration_of(std::min(request.primary.local_ack_timeout, kLongestLinger));
+  connection.lingers = lingering(request);
   connection.retries = config.retries;
   begin(id, connection, State::kReqSent,
         {.transaction = core_.new_transaction(), .message = request}, now);
@@ -71,7 +78,7 @@ void Connections::handle_request(const wire::Path& path, const wire::CmMad& mad,
                       .message = wire::CmRej{.remote_id = request.local_id, .reason = reason}});
   };
   const auto known = by_remote_id_.find({path.source, request.local_id});
-  if (known != by_remote_id_.end()) {
+  if (known != by_remote_id_.end() && !mutant(Mutant::kRepeatedReqIsNew)) {
     Connection& connection = connections_.at(known->second);
     if (action(connection.state, Received::kReq) == Action::kRejectStale)
       return refuse(wire::RejectReason::kStaleConnection);
@@ -79,7 +86,8 @@ void Connections::handle_request(const wire::Path& path, const wire::CmMad& mad,
   }
   if (const auto reason = refusal(path, request)) return refuse(*reason);
   const auto stale = by_remote_qp_.find({path.source, request.local_qp});
-  if (owns_queue_pair(request.transport) && stale != by_remote_qp_.end()) {
+  if (owns_queue_pair(request.transport) && stale != by_remote_qp_.end() &&
+      !mutant(Mutant::kStaleConnectionStays)) {
     // The peer has begun anew, and what it had is over; it tries again when we know as well.
     refuse(wire::RejectReason::kStaleConnection);
     Connection& connection = connections_.at(stale->second);
@@ -102,8 +110,9 @@ std::optional<wire::RejectReason> Connections::refusal(const wire::Path& path,
       (extended && request.extended_transport != wire::kCmExtendedXrc))
     return kInvalidTransport;
   // Else our queue pair would be led to somebody who asked for nothing.
-  if (request.primary.local_gid != path.source || request.primary.remote_gid != path.destination)
-    return kInvalidGid;
+  const bool right =
+      request.primary.local_gid == path.source && request.primary.remote_gid == path.destination;
+  if (!right && !mutant(Mutant::kAddressesUnchecked)) return kInvalidGid;
   if (request.path_mtu == 0 || request.path_mtu > kMtuCodes) return kInvalidMtu;
   return std::nullopt;
 }
@@ -126,7 +135,7 @@ void Connections::take_request(const wire::Path& path, const wire::CmMad& mad, L
   connection.transaction = mad.transaction;
   connection.answer_within =
       core_.answer_within(std::min(request.local_response_timeout, kLongestAnswer));
-  connection.lingers = duration_of(std::min(request.primary.local_ack_timeout, kLongestLinger));
+  connection.lingers = lingering(request);
   connection.retries = request.max_cm_retries;
   by_remote_id_[{path.source, request.local_id}] = *id;
   if (owns_queue_pair(request.transport)) by_remote_qp_[{path.source, request.local_qp}] = *id;
@@ -200,6 +209,7 @@ Result<void> Connections::established(ConnectionId id) {
 
 void Connections::take_delay(ConnectionId id, Connection& connection, const wire::CmMra& delay,
                              Time now) {
+  if (mutant(Mutant::kPatienceIgnored)) return;
   const bool request =
       connection.state == State::kReqSent || connection.state == State::kMraReqReceived;
   if (delay.subject != (request ? wire::CmSubject::kReq : wire::CmSubject::kRep)) return;

@@ -3,6 +3,8 @@
 
 #include <array>
 
+#include "cm/mutants.h"
+
 namespace verbena::cm {
 namespace {
 
@@ -39,6 +41,9 @@ const Row& row(State state) { return kTable[static_cast<std::size_t>(state)]; }
 }  // namespace
 
 Action action(State state, Received message) {
+  if (mutant(Mutant::kPatienceTwice) && state == State::kMraReqReceived &&
+      message == Received::kMra)
+    return kTake;
   return row(state).actions[static_cast<std::size_t>(message)];
 }
 

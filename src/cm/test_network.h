@@ -27,14 +27,18 @@ inline wire::CmReq request_of(std::uint32_t qp, std::uint64_t service = kService
                       .starting_psn = 0x123456,
                       .retry_count = 7,
                       .path_mtu = 3,
-                      .rnr_retry_count = 6};
+                      .rnr_retry_count = 6,
+                      .ece = {.vendor_id = 0x0A0B0C, .options = 0x11}};
   request.primary.local_ack_timeout = 16;
   request.private_data[0] = std::byte{0xA1};
   return request;
 }
 
 inline wire::CmRep reply_of(std::uint32_t qp) {
-  wire::CmRep reply{.local_qp = qp, .starting_psn = 0x654321, .responder_resources = 3};
+  wire::CmRep reply{.local_qp = qp,
+                    .starting_psn = 0x654321,
+                    .responder_resources = 3,
+                    .ece = {.vendor_id = 0x0A0B0C, .options = 0x22}};
   reply.private_data[0] = std::byte{0xB2};
   return reply;
 }

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
@@ -229,6 +230,29 @@ TEST_F(InsidePreload, RdmaCmEndsWithItsDescriptor) {
   EXPECT_EQ(answer_of(fd), EBADF);
   EXPECT_EQ(::dup2(file, fd), fd);
   EXPECT_EQ(answer_of(fd), 0);
+}
+
+TEST_F(InsidePreload, ADuplicateOfRdmaCmIsTheSameFile) {
+  const int fd = open_rdma_cm_node();
+  const int file = ::open("/dev/null", O_WRONLY);
+  const std::array duplicates{::dup(fd), ::dup2(fd, 700), ::dup3(fd, 701, O_CLOEXEC),
+                              ::fcntl(fd, F_DUPFD, 800), ::fcntl(fd, F_DUPFD_CLOEXEC, 900)};
+  EXPECT_EQ(::dup2(fd, fd), fd);
+  EXPECT_EQ(::fcntl(fd, F_GETFD), FD_CLOEXEC) << "other commands go on unchanged";
+  EXPECT_EQ(::fcntl(duplicates[3], F_GETFD), 0);
+  EXPECT_EQ(::fcntl(duplicates[4], F_GETFD), FD_CLOEXEC);
+  EXPECT_EQ(::close(fd), 0);
+  EXPECT_EQ(answer_of(fd), EBADF);
+  for (const int duplicate : duplicates) {
+    struct stat about{};
+    EXPECT_EQ(::fstat(duplicate, &about), 0);
+    EXPECT_TRUE(S_ISCHR(about.st_mode)) << duplicate;
+    EXPECT_EQ(answer_of(duplicate), EINVAL) << duplicate;
+    EXPECT_EQ(::dup2(file, duplicate), duplicate);
+    EXPECT_EQ(answer_of(duplicate), 0) << duplicate;
+  }
+  EXPECT_EQ(answer_of(::dup(file)), 0);
+  EXPECT_EQ(::dup(-1), -1);
 }
 
 // Python's subprocess closes all descriptors in such a child.

@@ -113,7 +113,10 @@ class Part {
   std::unique_ptr<GeneralServices> services;  ///< notifies until it is gone
 };
 
-std::unique_ptr<LiveHost> make_host() { return LiveHost::create({}).value(); }
+class QueuePair1 : public ::testing::Test {
+ protected:
+  std::unique_ptr<LiveHost> host_ = LiveHost::create({}).value();
+};
 
 /// Sets up and ends a connection from one to the other, who listens.
 void meet(Part& from, Part& to, std::string_view address_of_to) {
@@ -140,30 +143,27 @@ void meet(Part& from, Part& to, std::string_view address_of_to) {
   EXPECT_EQ(from.expect(EventKind::kDisconnected).id, mine);
 }
 
-TEST(GeneralServices, TwoAddressesConnect) {
+TEST_F(QueuePair1, TwoAddressesConnect) {
   for (const auto& [one, other] : {std::pair{"127.77.20.1", "127.77.20.2"}, {"::1", "::1"}}) {
-    auto host = make_host();
-    Part from(*host, one);
-    Part to(*host, other, 2);
+    Part from(*host_, one);
+    Part to(*host_, other, 2);
     to.listen();
     meet(from, to, other);
   }
 }
 
-TEST(GeneralServices, ProcessesAtOneAddressConnectWhoeverReads) {
-  auto host = make_host();
+TEST_F(QueuePair1, ProcessesAtOneAddressConnectWhoeverReads) {
   constexpr auto kAt = "127.77.20.3";
-  Part from(*host, kAt);
-  Part bystander(*host, kAt);
-  Part to(*host, kAt);
+  Part from(*host_, kAt);
+  Part bystander(*host_, kAt);
+  Part to(*host_, kAt);
   to.listen();
   for (int i = 0; i < 50; ++i) meet(from, to, kAt);
   EXPECT_FALSE(bystander.services->next_event());
 }
 
-TEST(GeneralServices, AProcessConnectsToItself) {
-  auto host = make_host();
-  Part self(*host, "127.77.20.4");
+TEST_F(QueuePair1, AProcessConnectsToItself) {
+  Part self(*host_, "127.77.20.4");
   self.listen();
   const cm::ConnectionId id = self.connect("127.77.20.4");
   const cm::Event requested = self.expect(EventKind::kRequested);
@@ -172,12 +172,11 @@ TEST(GeneralServices, AProcessConnectsToItself) {
   EXPECT_EQ(self.expect(EventKind::kReplied).id, id);
 }
 
-TEST(GeneralServices, WhereNobodyListensWhoeverReadsRefuses) {
-  auto host = make_host();
-  Part from(*host, "127.77.20.5");
-  Part other(*host, "127.77.20.5");
+TEST_F(QueuePair1, WhereNobodyListensWhoeverReadsRefuses) {
+  Part from(*host_, "127.77.20.5");
+  Part other(*host_, "127.77.20.5");
   {
-    Part gone(*host, "127.77.20.5");
+    Part gone(*host_, "127.77.20.5");
     gone.listen();
   }
   from.connect("127.77.20.5");
@@ -185,32 +184,30 @@ TEST(GeneralServices, WhereNobodyListensWhoeverReadsRefuses) {
   EXPECT_EQ(std::get<wire::CmRej>(refused.message).reason, wire::RejectReason::kInvalidServiceId);
 }
 
-TEST(GeneralServices, ItsSlotMayBeANicsToo) {
-  auto host = make_host();
+TEST_F(QueuePair1, ItsSlotMayBeANicsToo) {
   const wire::Address at = address("127.77.20.11");
   {
-    auto nic = host->attach(at).value();
-    Part first(*host, "127.77.20.11");
+    auto nic = host_->attach(at).value();
+    Part first(*host_, "127.77.20.11");
     EXPECT_EQ(first.services->slot(), nic.slot);
-    Part second(*host, "127.77.20.11");
+    Part second(*host_, "127.77.20.11");
     EXPECT_NE(second.services->slot(), nic.slot);
-    const auto beside = host->attach(at).value();
+    const auto beside = host_->attach(at).value();
     EXPECT_EQ(beside.slot, second.services->slot());
   }
-  Part alone(*host, "127.77.20.11");
+  Part alone(*host_, "127.77.20.11");
   const std::uint8_t slot = alone.services->slot();
-  EXPECT_EQ(host->attach(at).value().slot, slot);
+  EXPECT_EQ(host_->attach(at).value().slot, slot);
   // What is under way for queue pairs that are gone must not reach others.
-  const auto again = host->attach(at).value();
+  const auto again = host_->attach(at).value();
   EXPECT_NE(again.slot, slot);
   alone.listen();
   meet(alone, alone, "127.77.20.11");
 }
 
-TEST(GeneralServices, PortsAreSharedByProcesses) {
-  auto host = make_host();
-  Part one(*host, "127.77.20.6");
-  Part other(*host, "127.77.20.6");
+TEST_F(QueuePair1, PortsAreSharedByProcesses) {
+  Part one(*host_, "127.77.20.6");
+  Part other(*host_, "127.77.20.6");
   const auto bound = one.services->ports().bind(Part::entry(18515)).value();
   EXPECT_EQ(bound.port, 18515);
   const auto again = other.services->ports().bind(Part::entry(18515));
@@ -227,7 +224,7 @@ TEST(GeneralServices, PortsAreSharedByProcesses) {
 
 class Child : public testing::Child {
  public:
-  Child() : testing::Child("GeneralServicesChild.DISABLED_Listens") {}
+  Child() : testing::Child("QueuePair1Child.DISABLED_Listens") {}
 };
 
 /// Takes the lock of the ports, by the descriptor that this process has of the address's directory.
@@ -248,14 +245,15 @@ bool take_ports(const std::string& at) {
   return false;
 }
 
-TEST(GeneralServicesChild, DISABLED_Listens) {
+using QueuePair1Child = QueuePair1;
+
+TEST_F(QueuePair1Child, DISABLED_Listens) {
   if (!testing::is_child()) GTEST_SKIP() << "only as a child";
-  auto host = make_host();
   std::unique_ptr<Part> part;
   testing::obey_commands([&](const std::string& at, std::istringstream& words) {
     std::uint16_t port = 0;
     words >> port;
-    part = std::make_unique<Part>(*host, at);
+    part = std::make_unique<Part>(*host_, at);
     part->listen(port);
     std::string wish;
     if (words >> wish) return std::string(take_ports(at) ? "has the ports" : "failed");
@@ -263,12 +261,11 @@ TEST(GeneralServicesChild, DISABLED_Listens) {
   });
 }
 
-TEST(GeneralServices, AKilledListenersPortIsFree) {
+TEST_F(QueuePair1, AKilledListenersPortIsFree) {
   constexpr auto kAt = "127.77.20.9";
   Child listener;
   ASSERT_EQ(listener.ask("127.77.20.9 7471"), "listening");
-  auto host = make_host();
-  Part part(*host, kAt);
+  Part part(*host_, kAt);
   EXPECT_FALSE(part.services->ports().bind(Part::entry(7471)));
   EXPECT_TRUE(part.services->ports().listener(kPort, address(kAt)));
   listener.kill();
@@ -276,13 +273,12 @@ TEST(GeneralServices, AKilledListenersPortIsFree) {
   EXPECT_TRUE(part.services->ports().bind(Part::entry(7471)));
 }
 
-TEST(GeneralServices, AStoppedReaderHoldsUpNobody) {
+TEST_F(QueuePair1, AStoppedReaderHoldsUpNobody) {
   constexpr auto kAt = "127.77.20.10";
   Child stopped;
   ASSERT_EQ(stopped.ask("127.77.20.10 7472"), "listening");
-  auto host = make_host();
-  Part from(*host, kAt);
-  Part to(*host, kAt);
+  Part from(*host_, kAt);
+  Part to(*host_, kAt);
   stopped.stop();
   to.listen();
   for (int i = 0; i < 20; ++i) meet(from, to, kAt);
@@ -291,12 +287,11 @@ TEST(GeneralServices, AStoppedReaderHoldsUpNobody) {
   EXPECT_FALSE(from.services->next_event());
 }
 
-TEST(GeneralServices, WhoStopsWithThePortsKeepsNobodyFromBeingFound) {
+TEST_F(QueuePair1, WhoStopsWithThePortsKeepsNobodyFromBeingFound) {
   constexpr auto kAt = "127.77.20.12";
   Child stopped;
   ASSERT_EQ(stopped.ask("127.77.20.12 7473 ports"), "has the ports");
-  auto host = make_host();
-  Part part(*host, kAt);
+  Part part(*host_, kAt);
   constexpr wire::ServicePort kTheirs{.space = wire::PortSpace::kTcp, .port = 7473};
   EXPECT_TRUE(part.services->ports().listener(kTheirs, address(kAt)));
   EXPECT_FALSE(part.services->ports().listener(kPort, address(kAt)));
@@ -307,16 +302,15 @@ TEST(GeneralServices, WhoStopsWithThePortsKeepsNobodyFromBeingFound) {
   EXPECT_TRUE(part.services->ports().bind(Part::entry(7474)));
 }
 
-TEST(GeneralServices, WhileThePortIsDownNothingComes) {
-  auto host = make_host();
-  Part from(*host, "127.77.20.7");
-  Part to(*host, "127.77.20.8", 2);
+TEST_F(QueuePair1, WhileThePortIsDownNothingComes) {
+  Part from(*host_, "127.77.20.7");
+  Part to(*host_, "127.77.20.8", 2);
   to.listen();
   PortState down = to.services->port();
   down.up = false;
   to.services->set_port(down);
   from.connect("127.77.20.8");
-  while (host->port(address("127.77.20.8")).counters.port_down_drops == 0) {}
+  while (host_->port(address("127.77.20.8")).counters.port_down_drops == 0) {}
   EXPECT_FALSE(to.services->next_event());
   down.up = true;
   to.services->set_port(down);

@@ -406,7 +406,9 @@ Waited LiveHost::wait(const std::function<bool()>& ready, Notifier* notifier) {
         .fd = notifier != nullptr ? notifier->descriptor() : -1, .events = POLLIN, .revents = 0};
     const timespec timeout{.tv_sec = 0, .tv_nsec = pause};
     // Who waits for events is often a thread of its own that the program ends by pthread_cancel():
-    // the C library's call is a cancellation point, ours is none.
+    // the C library's call is a cancellation point, ours is none. A handler always ends it, though
+    // a card's read would go on after one with SA_RESTART: nobody can ask which handler has run,
+    // and a read of ours would take the count away from threads that poll for it.
     const int result = notifier != nullptr ? ::ppoll(&poll, 1, nullptr, nullptr)
                                            : sys::ppoll(nullptr, 0, &timeout);
     if (result < 0) return Waited::kInterrupted;

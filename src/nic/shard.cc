@@ -333,9 +333,8 @@ std::size_t Shard::receive(Time now) {
     unwanted_ += count;
     return count;
   }
-  const std::size_t good = icrc_.filter(std::span(segments_).first(count));
-  if (good != count) counters_->bad_icrc.add(count - good);
-  const auto handled = engine_.handle_batch(std::span(segments_).first(good), now);
+  const auto handled = engine_.handle_batch(std::span(segments_).first(count), icrc_, now);
+  if (handled.bad != 0) counters_->bad_icrc.add(handled.bad);
   unwanted_ += count - handled.useful;
   if (handled.taken != 0) dirty_ = true;
   return count;

@@ -54,6 +54,10 @@ void add_path(Line& line, const CmPath& path) {
   add(line, " {} -> {}", to_string(path.local_gid), to_string(path.remote_gid));
 }
 
+void add_ece(Line& line, const CmEce& ece) {
+  if (ece != CmEce{}) add(line, " ece 0x{:06x}/0x{:x}", ece.vendor_id, ece.options);
+}
+
 void describe(Line& line, const CmReq& req) {
   add(line, "REQ id 0x{:x} service 0x{:x} {}", req.local_id, req.service_id, name(req.transport));
   if (req.transport == CmTransport::kExtended) add(line, " {}", req.extended_transport);
@@ -62,6 +66,7 @@ void describe(Line& line, const CmReq& req) {
       req.rnr_retry_count, req.path_mtu);
   if (req.pkey != 0xFFFF) add(line, " pkey 0x{:04x}", req.pkey);
   if (req.shared_receive_queue) add(line, " srq");
+  add_ece(line, req.ece);
   add_path(line, req.primary);
 }
 
@@ -81,6 +86,7 @@ void describe(Line& line, const CmRep& rep) {
   add(line, " qp 0x{:06x} psn {} resources {} depth {} rnr-retries {}", rep.local_qp,
       rep.starting_psn, rep.responder_resources, rep.initiator_depth, rep.rnr_retry_count);
   if (rep.shared_receive_queue) add(line, " srq");
+  add_ece(line, rep.ece);
 }
 
 void describe(Line& line, const CmRtu& rtu) { add_ids(line, "RTU", rtu); }
@@ -101,6 +107,7 @@ void describe(Line& line, const CmSidrRep& reply) {
   add(line, "SIDR REP id 0x{:x} service 0x{:x} status {} ({}) qp 0x{:06x} qkey 0x{:x}",
       reply.request_id, reply.service_id, static_cast<unsigned>(reply.status), name(reply.status),
       reply.qp, reply.qkey);
+  add_ece(line, reply.ece);
 }
 
 void describe(Line& line, const CmLap& lap) {

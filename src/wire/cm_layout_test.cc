@@ -39,6 +39,13 @@ void put_in(Message& message, std::uint64_t value) {
   assign((message.*kPath).*kMember, value);
 }
 
+/// The vendor of an enhanced connection: its bits from `kFrom` up, so many.
+template <unsigned kFrom, unsigned kWidth, typename Message>
+void put_vendor(Message& message, std::uint64_t value) {
+  const std::uint64_t mask = (std::uint64_t{1} << kWidth) - 1;
+  message.ece.vendor_id |= static_cast<std::uint32_t>((value & mask) << kFrom);
+}
+
 template <auto kMember, typename Message>
 Bytes bytes(Message& message) {
   return message.*kMember;
@@ -95,6 +102,7 @@ void add_path(Layout<CmReq>& layout, std::size_t at) {
 Layout<CmReq> layout_of(const CmReq&) {
   Layout<CmReq> layout{0x0010,
                        {{"local_id", 0, 0, 32, put<&CmReq::local_id>},
+                        {"vendor_id", 5, 0, 24, put_vendor<0, 24>},
                         {"service_id", 8, 0, 64, put<&CmReq::service_id>},
                         {"local_ca_guid", 16, 0, 64, put<&CmReq::local_ca_guid>},
                         {"local_qkey", 28, 0, 32, put<&CmReq::local_qkey>},
@@ -148,8 +156,11 @@ Layout<CmRep> layout_of(const CmRep&) {
            {"remote_id", 4, 0, 32, put<&CmRep::remote_id>},
            {"local_qkey", 8, 0, 32, put<&CmRep::local_qkey>},
            {"local_qp", 12, 0, 24, put<&CmRep::local_qp>},
+           {"vendor_id, high", 15, 0, 8, put_vendor<16, 8>},
            {"local_eec", 16, 0, 24, put<&CmRep::local_eec>},
+           {"vendor_id, middle", 19, 0, 8, put_vendor<8, 8>},
            {"starting_psn", 20, 0, 24, put<&CmRep::starting_psn>},
+           {"vendor_id, low", 23, 0, 8, put_vendor<0, 8>},
            {"responder_resources", 24, 0, 8, put<&CmRep::responder_resources>},
            {"initiator_depth", 25, 0, 8, put<&CmRep::initiator_depth>},
            {"target_ack_delay", 26, 0, 5, put<&CmRep::target_ack_delay>},
@@ -196,7 +207,9 @@ Layout<CmSidrRep> layout_of(const CmSidrRep&) {
           {{"request_id", 0, 0, 32, put<&CmSidrRep::request_id>},
            {"status", 4, 0, 8, put<&CmSidrRep::status>},
            {"info_length", 5, 0, 8, put<&CmSidrRep::info_length>},
+           {"vendor_id, high", 6, 0, 16, put_vendor<8, 16>},
            {"qp", 8, 0, 24, put<&CmSidrRep::qp>},
+           {"vendor_id, low", 11, 0, 8, put_vendor<0, 8>},
            {"service_id", 12, 0, 64, put<&CmSidrRep::service_id>},
            {"qkey", 20, 0, 32, put<&CmSidrRep::qkey>}},
           {{"info", 24, 72, bytes<&CmSidrRep::info>},

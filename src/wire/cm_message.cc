@@ -39,6 +39,13 @@ class Reader {
       window = window << 8 | std::to_integer<std::uint64_t>(from_[place.byte + i]);
     value = static_cast<T>(window >> place.below() & place.mask());
   }
+  /// The part of a number from its bit `from` up; what is not read yet is zero.
+  template <typename T>
+  void part(Place place, unsigned from, T& value) const {
+    T bits_there = 0;
+    bits(place, bits_there);
+    value |= bits_there << from;
+  }
   template <typename T>
   void number(std::size_t byte, T& value) const {
     bits({byte, 0, kWidth<T>}, value);
@@ -62,6 +69,10 @@ class Writer {
     std::uint64_t window = (static_cast<std::uint64_t>(value) & place.mask()) << place.below();
     for (std::size_t i = place.bytes(); i-- > 0; window >>= 8)
       to_[place.byte + i] |= static_cast<std::byte>(window);
+  }
+  template <typename T>
+  void part(Place place, unsigned from, T value) {
+    bits(place, value >> from);
   }
   template <typename T>
   void number(std::size_t byte, T value) {
@@ -103,6 +114,7 @@ void code_path(auto& coder, std::size_t at, Is<CmPath> auto& path) {
 /// Table 106.
 void code(auto& coder, Is<CmReq> auto& req) {
   coder.number(0, req.local_id);
+  coder.bits({5, 0, 24}, req.ece.vendor_id);
   coder.number(8, req.service_id);
   coder.number(16, req.local_ca_guid);
   coder.number(28, req.local_qkey);
@@ -152,8 +164,11 @@ void code(auto& coder, Is<CmRep> auto& rep) {
   code_communication_ids(coder, rep);
   coder.number(8, rep.local_qkey);
   coder.bits({12, 0, 24}, rep.local_qp);
+  coder.part({15, 0, 8}, 16, rep.ece.vendor_id);
   coder.bits({16, 0, 24}, rep.local_eec);
+  coder.part({19, 0, 8}, 8, rep.ece.vendor_id);
   coder.bits({20, 0, 24}, rep.starting_psn);
+  coder.part({23, 0, 8}, 0, rep.ece.vendor_id);
   coder.number(24, rep.responder_resources);
   coder.number(25, rep.initiator_depth);
   coder.bits({26, 0, 5}, rep.target_ack_delay);
@@ -197,7 +212,9 @@ void code(auto& coder, Is<CmSidrRep> auto& reply) {
   coder.number(0, reply.request_id);
   coder.number(4, reply.status);
   coder.number(5, reply.info_length);
+  coder.part({6, 0, 16}, 8, reply.ece.vendor_id);
   coder.bits({8, 0, 24}, reply.qp);
+  coder.part({11, 0, 8}, 0, reply.ece.vendor_id);
   coder.number(12, reply.service_id);
   coder.number(20, reply.qkey);
   coder.bytes(24, reply.info);
@@ -233,11 +250,22 @@ void code(auto& coder, Is<CmApr> auto& apr) {
 }
 
 template <std::size_t kIndex>
-CmMessage read(const std::byte* data) {
+CmMessage read(const std::byte* data, std::uint32_t modifier) {
   std::variant_alternative_t<kIndex, CmMessage> message;
   Reader reader(data);
   code(reader, message);
+  if constexpr (requires { message.ece; }) message.ece.options = modifier;
   return message;
+}
+
+/// What the header says for a message.
+std::uint32_t modifier_of(const CmMessage& message) {
+  return std::visit(
+      [](const auto& one) -> std::uint32_t {
+        if constexpr (requires { one.ece; }) return one.ece.options;
+        return 0;
+      },
+      message);
 }
 
 /// By the attribute ID less kFirstAttribute.
@@ -274,7 +302,7 @@ std::expected<CmMad, CmParseError> parse_cm(ConstBytes mad) {
   const auto read_message = kReaders[header.attribute - kFirstAttribute];
   return CmMad{.transaction = header.transaction,
                .status = header.status,
-               .message = read_message(mad.data() + MadHeader::kSize)};
+               .message = read_message(mad.data() + MadHeader::kSize, header.attribute_modifier)};
 }
 
 void encode_cm(const CmMad& mad, std::span<std::byte, kMadSize> to) {
@@ -282,7 +310,8 @@ void encode_cm(const CmMad& mad, std::span<std::byte, kMadSize> to) {
   const MadHeader header{
       .status = mad.status,
       .transaction = mad.transaction,
-      .attribute = static_cast<std::uint16_t>(kFirstAttribute + mad.message.index())};
+      .attribute = static_cast<std::uint16_t>(kFirstAttribute + mad.message.index()),
+      .attribute_modifier = modifier_of(mad.message)};
   header.encode(to.data());
   Writer writer(to.data() + MadHeader::kSize);
   std::visit([&writer](const auto& message) { code(writer, message); }, mad.message);

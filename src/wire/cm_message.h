@@ -99,6 +99,15 @@ struct CmPath {
 /// No second path: all of it zero.
 inline constexpr CmPath kNoCmPath{.local_lid = 0, .remote_lid = 0};
 
+/// Enhanced connection establishment: what adapters of one vendor agree on beside the rest. Where
+/// a message has it, `options` stand in the header of its datagram.
+struct CmEce {
+  std::uint32_t vendor_id = 0;  ///< 24 bits, an IEEE OUI; 0: nothing is offered
+  std::uint32_t options = 0;    ///< whose meaning is the vendor's
+
+  bool operator==(const CmEce&) const = default;
+};
+
 struct CmReq {
   std::uint32_t local_id = 0;
   std::uint64_t service_id = 0;
@@ -124,6 +133,7 @@ struct CmReq {
   std::uint8_t extended_transport = 0;  ///< 3 bits
   CmPath primary{};
   CmPath alternate = kNoCmPath;
+  CmEce ece{};
   PrivateData<92> private_data{};
 
   bool operator==(const CmReq&) const = default;
@@ -167,6 +177,7 @@ struct CmRep {
   std::uint8_t rnr_retry_count = 0;  ///< 3 bits
   bool shared_receive_queue = false;
   std::uint64_t local_ca_guid = 0;
+  CmEce ece{};
   PrivateData<196> private_data{};
 
   bool operator==(const CmRep&) const = default;
@@ -238,6 +249,7 @@ struct CmSidrRep {
   std::uint32_t qp = 0;          ///< 24 bits
   std::uint64_t service_id = 0;
   std::uint32_t qkey = 0;
+  CmEce ece{};
   PrivateData<72> info{};
   PrivateData<136> private_data{};
 

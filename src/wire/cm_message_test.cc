@@ -106,6 +106,24 @@ TEST(CmMessage, TransactionAndStatusAreKeptAndTheRestOfTheHeaderIsNotLookedAt) {
             (MadHeader{.status = 0x1234, .transaction = 0x0102030405060708, .attribute = 0x0014}));
 }
 
+TEST(CmMessage, OptionsOfAnEnhancedConnectionStandInTheHeader) {
+  const CmEce ece{.vendor_id = 0x0A0B0C, .options = 0x01020304};
+  for (const CmMessage& message : {CmMessage(CmReq{.ece = ece}), CmMessage(CmRep{.ece = ece}),
+                                   CmMessage(CmSidrRep{.ece = ece})}) {
+    Mad bytes;
+    encode_cm({.transaction = 1, .message = message}, bytes);
+    EXPECT_EQ(MadHeader::parse(bytes.data()).attribute_modifier, 0x01020304U);
+    EXPECT_EQ(parse_cm(bytes).value().message, message);
+  }
+}
+
+TEST(CmMessage, VendorOfAnEnhancedConnectionHas24Bits) {
+  Mad bytes;
+  encode_cm({.message = CmReq{.ece = {.vendor_id = 0xFF0A0B0C}}}, bytes);
+  EXPECT_EQ(std::get<CmReq>(parse_cm(bytes).value().message).ece.vendor_id, 0x0A0B0CU);
+  EXPECT_EQ(bytes[MadHeader::kSize + 4], std::byte{0});
+}
+
 TEST(CmMessage, AnyBytesAreOneReadableLine) {
   for (std::uint16_t attribute = 0x0010; attribute <= 0x001A; ++attribute) {
     const std::string line = to_string(parse_cm(mad_with({.attribute = attribute})).value());
@@ -184,6 +202,8 @@ TEST(CmMessage, LinesOfServiceIdResolutionAndPaths) {
                               .qkey = 0x1234567}),
             "SIDR REP id 0x12 service 0x1111c06 status 3 (no queue pair) qp 0x00001b qkey "
             "0x1234567 transaction 0x2fe4a1cd7");
+  EXPECT_TRUE(line_of(CmSidrRep{.ece = {.vendor_id = 0x2C9, .options = 0x1F}})
+                  .contains(" qkey 0x0 ece 0x0002c9/0x1f "));
   EXPECT_EQ(line_of(CmLap{.local_id = 0x12,
                           .remote_id = 0x34,
                           .remote_qp = 0x1A,

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <map>
@@ -53,7 +54,7 @@ class CmRun {
     unsigned life = 0;  ///< of the process
     cm::ConnectionId id = 0;
     Stage stage = Stage::kNone;
-    std::uint32_t qp = 0;
+    std::vector<std::uint32_t> qps{};  ///< that a server answered with: a REP may come late
     bool was_up = false;
     Time up_at{};  ///< of a client
   };
@@ -254,7 +255,9 @@ void CmRun::move(std::size_t number, std::size_t side, const cm::Event& event) {
   End& end = attempt.ends[side];
   if (event.kind == EventKind::kRequested) {
     // The REJ that answered an earlier one was lost, or its process has died since.
-    if (end.stage == Stage::kLetGo) end.stage = Stage::kGone;
+    // Or the client gave up before the program saw the earlier one, whose copy comes late.
+    const bool over_unseen = end.stage == Stage::kAsked && !manager(end).state(end.id);
+    if (end.stage == Stage::kLetGo || over_unseen) end.stage = Stage::kGone;
     end.id = event.id;
     end.life = processes_[end.process].life;
     if (attempt.deaf) return fail("a REQ for a service that is not there is heard");
@@ -268,7 +271,8 @@ void CmRun::move(std::size_t number, std::size_t side, const cm::Event& event) {
   }
   if (const auto* reply = std::get_if<wire::CmRep>(&event.message);
       event.kind == EventKind::kReplied &&
-      (number_in(reply->private_data) != number || reply->local_qp != attempt.ends[1].qp))
+      (number_in(reply->private_data) != number ||
+       std::ranges::count(attempt.ends[1].qps, reply->local_qp) == 0))
     return fail("a REP is not what the server sent");
   if (const auto* over = std::get_if<wire::CmDreq>(&event.message);
       event.kind == EventKind::kDisconnecting && over->private_data[3] != std::byte{0} &&
@@ -322,8 +326,8 @@ void CmRun::decide(std::size_t number, std::size_t side) {
       fail("reject() fails");
     return;
   }
-  server.qp = processes_[server.process].next_qp++;
-  wire::CmRep reply{.local_qp = server.qp};
+  server.qps.push_back(processes_[server.process].next_qp++);
+  wire::CmRep reply{.local_qp = server.qps.back()};
   put(reply.private_data, number);
   server.stage = Stage::kAccepts;
   if (!manager(server).accept(server.id, reply, now_)) return fail("accept() fails");

@@ -57,7 +57,7 @@ void Process::main() {
   for (;;) {
     if (restart_requested_ && !world_.winding_up()) crash();
     const bool active = step();
-    if (!idle_ && world_.winding_up()) {
+    if (world_.winding_up()) {  // a datagram may come late
       idle_ = std::ranges::all_of(
                   sides_, [](const Side* side) { return side->state() == Side::State::kDown; }) &&
               std::ranges::all_of(datagram_ends_, [](const auto& end) { return end->idle(); }) &&

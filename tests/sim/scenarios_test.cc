@@ -175,6 +175,7 @@ TEST(Found, MessagesCompletedWhenAReadIsRefused) { EXPECT_EQ(run_found(11).failu
 TEST(Found, RetriesBehindAFullWindow) { EXPECT_EQ(run_found(37).failure, ""); }
 // The fault that flips a bit flipped the one in which a forged packet's ICRC was wrong.
 TEST(Found, ForgedPacketsMadeRightByAFault) { EXPECT_EQ(run_seed(9202365).failure, ""); }
+TEST(Found, ADatagramAfterTheLastLook) { EXPECT_EQ(run_seed(40002907).failure, ""); }
 
 }  // namespace
 }  // namespace verbena::sim

@@ -164,6 +164,7 @@ class Side final : public ReceiveTaker {
   void receive_message(const ReceiveWork& work, const ibv_wc& completion);
   void fail_receive(const ReceiveWork& work, ibv_wc_status status);
   void settle_receive(const ReceiveWork& work, const Data& maybe);
+  [[nodiscard]] Spoil spoil() const;
   [[nodiscard]] std::deque<Message>::iterator next_message(const ReceiveWork& work);
   void check_last_receive();
 

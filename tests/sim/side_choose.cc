@@ -197,11 +197,7 @@ void Side::order_after_reads(SendWork& work, const Data& stored) {
   if (work.fence) return;
   for (SendWork& read : sends_) {
     if (read.kind != Kind::kRead || read.dead || !read.target.overlaps(work.target)) continue;
-    const std::uint32_t first = std::max(read.target.offset, work.target.offset);
-    const std::uint32_t end = std::min(read.target.end(), work.target.end());
-    const auto from = stored->begin() + (first - work.target.offset);
-    read.alternatives.emplace_back(first - read.target.offset,
-                                   to_data(std::vector<std::byte>(from, from + (end - first))));
+    read.alternatives.push_back({work.target.offset, stored});
   }
 }
 

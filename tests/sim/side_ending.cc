@@ -106,7 +106,7 @@ void Side::resolve() {
   }
   inbound_.clear();
   if (!zone_) return;
-  if (const auto wrong = zone_->check(peer_->never_from_)) fail(*wrong);
+  if (const auto wrong = zone_->check(peer_->never_from_, spoil())) fail(*wrong);
   zone_->adopt();
 }
 

@@ -139,8 +139,8 @@ struct SendWork {
   bool unseen = false;  ///< it completes at the peer, where nobody looks
   std::uint32_t first_psn = 0;
   std::uint32_t psn_count = 0;
-  /// READ: later requests that may have executed before memory was read, by offset in `data`.
-  std::vector<std::pair<std::uint32_t, Data>> alternatives{};
+  /// READ: what later requests may have stored before memory was read.
+  std::vector<Store> alternatives{};
   bool pinned = false;  ///< READ: others send what it reads, so later WRITEs to it are fenced
 };
 

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +13,28 @@
 namespace verbena::sim {
 
 using Data = std::shared_ptr<const std::vector<std::byte>>;
+
+/// Where a message that is under way may have left any bytes: in its middle packets, whose payload
+/// is placed while it is verified, when the network corrupts some.
+struct Spoil {
+  std::uint32_t mtu = 0;  ///< 0: nowhere
+  [[nodiscard]] bool covers(std::uint64_t at, std::uint64_t size) const {
+    return mtu != 0 && at >= mtu && at < (size - 1) / mtu * mtu;
+  }
+};
+
+/// What a request may store in a zone, or has stored.
+struct Store {
+  std::uint32_t offset = 0;
+  Data data{};
+
+  [[nodiscard]] Range range() const { return {offset, static_cast<std::uint32_t>(data->size())}; }
+  /// Whether the byte at an offset can have its value from this request.
+  [[nodiscard]] bool explains(std::uint32_t at, std::byte value, Spoil spoil) const {
+    if (at < offset || at >= range().end()) return false;
+    return (*data)[at - offset] == value || spoil.covers(at - offset, data->size());
+  }
+};
 
 /// Memory that one direction of one connection reads and writes remotely. Requests of a queue pair
 /// execute in order, so what each one sees and leaves behind is known when it is posted.
@@ -38,17 +59,14 @@ class Zone {
   /// All requests up to `number` have executed.
   void executed(std::uint64_t number);
   /// Every byte has a value that it may have; requests from `limit` on have not executed.
-  [[nodiscard]] std::optional<std::string> check(
-      std::uint64_t limit = std::numeric_limits<std::uint64_t>::max()) const;
+  [[nodiscard]] std::optional<std::string> check(std::uint64_t limit, Spoil spoil) const;
   /// The end of an epoch: what is there is what is there, and nothing is pending.
   void adopt();
 
  private:
   struct Pending {
     std::uint64_t number = 0;
-    std::uint32_t offset = 0;
-    Data data{};
-    [[nodiscard]] Range range() const { return {offset, static_cast<std::uint32_t>(data->size())}; }
+    Store store{};
   };
 
   Arena& arena_;

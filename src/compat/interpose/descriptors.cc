@@ -2,11 +2,12 @@
 // The C library's functions that close descriptors by their number: those of the NIC, which the
 // program does not know of, are passed over. Daemons and libraries close all that they do not know,
 // and what they open next would get a number that packets are written to. rdma_cm's device is the
-// program's own: it ends with its descriptor.
+// program's own: it may have several descriptors, and ends with the last one.
 #include <fcntl.h>
 #include <linux/close_range.h>
 
 #include <cerrno>
+#include <cstdarg>
 
 #include "base/sys.h"
 #include "compat/abi.h"
@@ -56,12 +57,30 @@ int close_around_ours(unsigned int first, unsigned int last, Close&& close) {
   return 0;
 }
 
+using FileControl = int(int, int, ...);
+
+/// Handlers of signals may call it, and the first call looks the next one up.
+[[gnu::constructor]] void look_up_early() {
+  static_cast<void>(next<"fcntl", FileControl>());
+  static_cast<void>(next<"fcntl64", FileControl>());
+}
+
+/// As the C library does, whatever kind of argument the command has.
+template <real::Name kName>
+int control(int fd, int command, void* argument) {
+  auto* const function = next<kName, FileControl>();
+  const int result = function != nullptr ? function(fd, command, argument) : refuse(ENOSYS);
+  const bool duplicates = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
+  return duplicates ? share_if_rdma_cm(fd, result) : result;
+}
+
 }  // namespace
 
 VERBENA_EXPORT int close_entry(int fd) __asm__("close");
 VERBENA_EXPORT int close_range_entry(unsigned int first, unsigned int last,
                                      int flags) __asm__("close_range");
 VERBENA_EXPORT void closefrom_entry(int first) __asm__("closefrom");
+VERBENA_EXPORT int dup_entry(int from) __asm__("dup");
 VERBENA_EXPORT int dup2_entry(int from, int to) __asm__("dup2");
 VERBENA_EXPORT int dup3_entry(int from, int to, int flags) __asm__("dup3");
 
@@ -98,18 +117,40 @@ void closefrom_entry(int first) {
   close_around_ours(lowest, ~0U, close);
 }
 
+int dup_entry(int from) {
+  auto* const function = next<"dup", int(int)>();
+  return function != nullptr ? share_if_rdma_cm(from, function(from)) : refuse(ENOSYS);
+}
 // Linux gives EBUSY for a number that is just being opened.
 int dup2_entry(int from, int to) {
   if (from != to && is_ours(to)) return refuse(EBUSY);
   end_replaced(from, to, 0);
   auto* const function = next<"dup2", int(int, int)>();
-  return function != nullptr ? function(from, to) : refuse(ENOSYS);
+  return function != nullptr ? share_if_rdma_cm(from, function(from, to)) : refuse(ENOSYS);
 }
 int dup3_entry(int from, int to, int flags) {
   if (from != to && is_ours(to)) return refuse(EBUSY);
   end_replaced(from, to, flags);
   auto* const function = next<"dup3", int(int, int, int)>();
-  return function != nullptr ? function(from, to, flags) : refuse(ENOSYS);
+  return function != nullptr ? share_if_rdma_cm(from, function(from, to, flags)) : refuse(ENOSYS);
+}
+
+VERBENA_EXPORT int fcntl_entry(int fd, int command, ...) __asm__("fcntl");
+VERBENA_EXPORT int fcntl64_entry(int fd, int command, ...) __asm__("fcntl64");
+
+int fcntl_entry(int fd, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  return control<"fcntl">(fd, command, argument);
+}
+int fcntl64_entry(int fd, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  return control<"fcntl64">(fd, command, argument);
 }
 
 }  // namespace verbena::compat::interpose

@@ -12,6 +12,7 @@
 #include <new>
 
 #include "base/log.h"
+#include "base/sys.h"
 #include "compat/abi.h"
 #include "compat/cm_files.h"
 #include "compat/errno.h"
@@ -59,6 +60,21 @@ int describe(int fd, struct stat* to) {
   return function != nullptr ? function(fd, to) : static_cast<int>(refuse(ENOSYS));
 }
 
+void note_opened(int fd) {
+  int highest = highest_rdma_cm.load(std::memory_order_relaxed);
+  while (highest < fd && !highest_rdma_cm.compare_exchange_weak(highest, fd)) {}
+}
+
+int share(int fd, int duplicate) {
+  try {
+    if (const auto shared = share_rdma_cm(fd, duplicate); !shared) return to_errno(shared.error());
+    note_opened(duplicate);
+    return 0;
+  } catch (const std::bad_alloc&) {
+    return ENOMEM;
+  }
+}
+
 }  // namespace
 
 int open_cm_node(int flags) {
@@ -68,12 +84,20 @@ int open_cm_node(int flags) {
       log(LogLevel::kInfo, "rdma_cm: {}", fd.error().message);
       return static_cast<int>(refuse(to_errno(fd.error())));
     }
-    int highest = highest_rdma_cm.load(std::memory_order_relaxed);
-    while (highest < *fd && !highest_rdma_cm.compare_exchange_weak(highest, *fd)) {}
+    note_opened(*fd);
     return *fd;
   } catch (const std::bad_alloc&) {
     return static_cast<int>(refuse(ENOMEM));
   }
+}
+
+int share_if_rdma_cm(int fd, int duplicate) {
+  if (duplicate < 0 || fd == duplicate || !is_opened_rdma_cm(fd) || is_in_parents_memory())
+    return duplicate;
+  const int error = share(fd, duplicate);
+  if (error == 0) return duplicate;
+  sys::close(duplicate);
+  return static_cast<int>(refuse(error));
 }
 
 void end_rdma_cm(unsigned int first, unsigned int last) {

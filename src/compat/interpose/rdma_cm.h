@@ -19,6 +19,10 @@ extern constinit std::atomic<int> highest_rdma_cm;
 /// What open(2) does on the device's node.
 [[nodiscard]] int open_cm_node(int flags);
 
+/// What dup(2) and its like return, that made `duplicate` of `fd`, or failed: -1 when a duplicate
+/// of the device's cannot be known as one.
+[[nodiscard]] int share_if_rdma_cm(int fd, int duplicate);
+
 /// To be called before descriptors of the range are closed or replaced; both ends belong to it.
 /// What a child of vfork(2) closes goes on in its parent.
 void end_rdma_cm(unsigned int first, unsigned int last);

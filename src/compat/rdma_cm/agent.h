@@ -49,8 +49,8 @@ class Agent {
   /// In a forked child, whose only thread has the parent's lock.
   void unlock_in_child() { mutex_.unlock(); }
 
-  std::uint32_t generation = 0;  ///< of the process that all of it belongs to
-  std::map<int, std::shared_ptr<File>> files{};
+  std::uint32_t generation = 0;                  ///< of the process that all of it belongs to
+  std::map<int, std::shared_ptr<File>> files{};  ///< by descriptor; duplicates have the same one
   Numbered<Id> ids{};
   Numbered<Multicast> multicasts{};
   std::vector<std::unique_ptr<Port>> ports{};

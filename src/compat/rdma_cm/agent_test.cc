@@ -11,21 +11,10 @@
 namespace verbena::compat::rdma_cm {
 namespace {
 
-using testing::Channel;
-using testing::ipv4;
-using testing::kHere;
-using testing::kThere;
-using testing::LiveDevices;
-using testing::parameters;
+using namespace testing;
 
-class Agents : public ::testing::Test {
+class Agents : public WithListener {
  protected:
-  LiveDevices devices_;
-  Channel server_;
-  Channel client_;
-  std::uint16_t port_ = 0;
-  std::uint32_t listener_ = server_.listener(0x10, port_);
-
   int query(std::uint32_t id, std::uint32_t option, auto& response) {
     rdma_ucm_query command{};
     command.id = id;

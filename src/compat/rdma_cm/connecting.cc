@@ -20,6 +20,13 @@ constexpr std::uint8_t kMostRetries = 7;
 constexpr std::size_t kSmallestConnect = offsetof(rdma_ucm_connect, ece);
 constexpr std::size_t kSmallestAccept = offsetof(rdma_ucm_accept, ece);
 
+/// All of it or none, as the kernel takes it.
+template <typename Command>
+wire::CmEce ece_of(const Command& command, const Request& request) {
+  if (request.size < offsetof(Command, ece) + sizeof command.ece) return {};
+  return {.vendor_id = command.ece.vendor_id, .options = command.ece.attr_mod};
+}
+
 std::uint8_t retries(std::uint8_t asked) { return std::min(asked, kMostRetries); }
 
 wire::CmTransport transport_of(ibv_qp_type type) {
@@ -59,8 +66,9 @@ wire::CmReq make_request(const Id& id, const rdma_ucm_conn_param& asked) {
   return request;
 }
 
-Result<void> connect_id(Id& id, const rdma_ucm_conn_param& asked) {
+Result<void> connect_id(Id& id, const rdma_ucm_conn_param& asked, const wire::CmEce& ece) {
   wire::CmReq request = make_request(id, asked);
+  request.ece = ece;
   VERBENA_TRY(fill_request_data(id, asked, request.private_data));
   const wire::Path path = to_path(id.route);
   id.connection = VERBENA_TRY(ask(*id.port, [&](cm::Manager& manager, Time now) {
@@ -75,7 +83,7 @@ Result<void> connect_id(Id& id, const rdma_ucm_conn_param& asked) {
   return {};
 }
 
-Result<void> accept_id(Id& id, const rdma_ucm_conn_param& asked) {
+Result<void> accept_id(Id& id, const rdma_ucm_conn_param& asked, const wire::CmEce& ece) {
   wire::CmRep reply{.local_qp = id.qp_num,
                     .starting_psn = id.psn,
                     .responder_resources = asked.responder_resources,
@@ -83,7 +91,8 @@ Result<void> accept_id(Id& id, const rdma_ucm_conn_param& asked) {
                     .target_ack_delay = kAckDelay,
                     .end_to_end_flow_control = asked.flow_control != 0,
                     .rnr_retry_count = retries(asked.rnr_retry_count),
-                    .shared_receive_queue = id.shared_receive_queue};
+                    .shared_receive_queue = id.shared_receive_queue,
+                    .ece = ece};
   if (id.qp_type == IBV_QPT_XRC_RECV) {  // as cm.c: it only receives, and always in shared queues
     reply.initiator_depth = 0;
     reply.end_to_end_flow_control = false;
@@ -145,7 +154,7 @@ Result<void> connect(Agent& agent, File& file, const Request& request) {
   id.qp_num = command.conn_param.qp_num;
   id.shared_receive_queue = command.conn_param.srq != 0;
   VERBENA_TRY(id.datagrams() ? request_service(id, command.conn_param)
-                             : connect_id(id, command.conn_param));
+                             : connect_id(id, command.conn_param, ece_of(command, request)));
   id.requested = true;
   id.state = IdState::kConnect;
   return {};
@@ -161,11 +170,12 @@ Result<void> accept(Agent& agent, File& file, const Request& request) {
     id.qp_num = command.conn_param.qp_num;
     id.shared_receive_queue = command.conn_param.srq != 0;
   }
+  const wire::CmEce ece = ece_of(command, request);
   Result<void> accepted;
   if (id.datagrams()) {
-    accepted = answer_service(id, command.conn_param);
+    accepted = answer_service(id, command.conn_param, ece);
   } else {
-    accepted = with_parameters ? accept_id(id, command.conn_param) : confirm_id(id);
+    accepted = with_parameters ? accept_id(id, command.conn_param, ece) : confirm_id(id);
   }
   if (!accepted) {
     // As the kernel: whoever may not accept rejects.

@@ -15,26 +15,15 @@
 namespace verbena::compat::rdma_cm {
 namespace {
 
-using testing::Channel;
-using testing::ipv4;
-using testing::kHere;
-using testing::kThere;
-using testing::LiveDevices;
-using testing::parameters;
+using namespace testing;
 
 std::string_view data_of(const rdma_ucm_conn_param& param, std::size_t size) {
   return {reinterpret_cast<const char*>(param.private_data), size};
 }
 
 /// A listener and an id with a route to it.
-class Connecting : public ::testing::Test {
+class Connecting : public WithListener {
  protected:
-  LiveDevices devices_;
-  Channel server_;
-  Channel client_;
-  std::uint16_t port_ = 0;
-  std::uint32_t listener_ = server_.listener(0x10, port_);
-
   /// A request of the client's, as the server sees it.
   rdma_ucm_event_resp request(std::uint32_t& client, std::string_view data = "hello") {
     client = client_.routed(0x20, port_);
@@ -95,6 +84,35 @@ TEST_F(Connecting, GoesFromRequestToEstablishedAndToItsEnd) {
   EXPECT_EQ(reported, 3U);
   EXPECT_EQ(server_.destroy(listener_, &reported), 0);
   EXPECT_EQ(reported, 1U);
+}
+
+TEST_F(Connecting, BothSidesAreToldOfAnEnhancedConnection) {
+  const std::uint32_t client = client_.routed(0x20, port_);
+  EXPECT_EQ(client_.connect(client, parameters(), {.vendor_id = 0x0A0B0C, .attr_mod = 0x11}), 0);
+  const rdma_ucm_event_resp request = server_.expect(Happened::kConnectRequest);
+  EXPECT_EQ(request.ece.vendor_id, 0x0A0B0CU);
+  EXPECT_EQ(request.ece.attr_mod, 0x11U);
+  EXPECT_EQ(server_.accept(request.id, 0x30, parameters(),
+                           {.vendor_id = 0x0A0B0C, .attr_mod = 0xF0000022}),
+            0);
+  const rdma_ucm_event_resp response = client_.expect(Happened::kConnectResponse);
+  EXPECT_EQ(response.ece.vendor_id, 0x0A0B0CU);
+  EXPECT_EQ(response.ece.attr_mod, 0xF0000022U);
+  EXPECT_EQ(client_.accept(client, 0, {}), 0);
+  EXPECT_EQ(server_.expect(Happened::kEstablished).ece.vendor_id, 0U);
+}
+
+TEST_F(Connecting, HalfOfAnEnhancedConnectionIsNone) {
+  rdma_ucm_connect whole{};
+  whole.conn_param = parameters();
+  whole.id = client_.routed(0x20, port_);
+  whole.ece = {.vendor_id = 0x0A0B0C, .attr_mod = 0x11};
+  std::array<std::byte, offsetof(rdma_ucm_connect, ece.attr_mod)> half{};
+  std::memcpy(half.data(), &whole, half.size());
+  EXPECT_EQ(client_.run(RDMA_USER_CM_CMD_CONNECT, half), 0);
+  const rdma_ucm_event_resp request = server_.expect(Happened::kConnectRequest);
+  EXPECT_EQ(request.ece.vendor_id, 0U);
+  EXPECT_EQ(request.ece.attr_mod, 0U);
 }
 
 TEST_F(Connecting, BothSidesAreToldWhatTheirQueuePairsNeed) {
@@ -213,6 +231,13 @@ TEST_F(Connecting, RejectionBringsItsReasonAndData) {
   EXPECT_EQ(data_of(event.param.conn, 2), "no");
 }
 
+TEST_F(Connecting, AnEnhancedConnectionIsRejectedForItsOptions) {
+  std::uint32_t client = 0;
+  const std::uint32_t server = request(client).id;
+  EXPECT_EQ(server_.reject(server, "", 35), 0);
+  EXPECT_EQ(client_.expect(Happened::kRejected).status, 35U);
+}
+
 TEST_F(Connecting, NobodyListensAndItIsRejected) {
   const std::uint32_t client =
       client_.routed(0x20, static_cast<std::uint16_t>(port_ == 20001 ? 20002 : 20001));
@@ -265,7 +290,8 @@ TEST_F(Connecting, FullBacklogTakesNoMore) {
   EXPECT_EQ(client_.connect(second, parameters(2)), 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_EQ(server_.expect(Happened::kConnectRequest).param.conn.qp_num, 1U);
-  EXPECT_FALSE(server_.wait(200));  // until it is sent again
+  EXPECT_FALSE(server_.wait(0));
+  EXPECT_EQ(server_.expect(Happened::kConnectRequest).param.conn.qp_num, 2U) << "sent again";
   EXPECT_EQ(server_.destroy(listener), 0);
 }
 

@@ -41,8 +41,8 @@ Result<void> request_service(Id& id, const rdma_ucm_conn_param& asked) {
   return {};
 }
 
-Result<void> answer_service(Id& id, const rdma_ucm_conn_param& asked) {
-  wire::CmSidrRep reply{.qp = id.qp_num, .qkey = queue_key(id)};
+Result<void> answer_service(Id& id, const rdma_ucm_conn_param& asked, const wire::CmEce& ece) {
+  wire::CmSidrRep reply{.qp = id.qp_num, .qkey = queue_key(id), .ece = ece};
   if (asked.valid != 0) VERBENA_TRY(copy_private_data(asked, reply.private_data));
   return answer(id, reply);
 }

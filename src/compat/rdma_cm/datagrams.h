@@ -40,7 +40,8 @@ template <std::size_t kSize>
 
 [[nodiscard]] Result<void> request_service(Id& id, const rdma_ucm_conn_param& asked);
 /// With the id's queue pair, and no private data where `asked` is not valid.
-[[nodiscard]] Result<void> answer_service(Id& id, const rdma_ucm_conn_param& asked);
+[[nodiscard]] Result<void> answer_service(Id& id, const rdma_ucm_conn_param& asked,
+                                          const wire::CmEce& ece);
 [[nodiscard]] Result<void> refuse_service(Id& id, const rdma_ucm_reject& command);
 
 /// The queue key that datagrams to and from the id's queue pair have: rdma_cm's where none is set.

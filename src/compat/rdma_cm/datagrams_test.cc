@@ -12,22 +12,13 @@
 namespace verbena::compat::rdma_cm {
 namespace {
 
-using testing::Channel;
-using testing::ipv4;
-using testing::kHere;
-using testing::kThere;
-using testing::LiveDevices;
-using testing::parameters;
+using namespace testing;
 
 constexpr std::uint32_t kQueueKey = 0x01234567;
 
-class Datagrams : public ::testing::Test {
+class Datagrams : public WithListener {
  protected:
-  LiveDevices devices_;
-  Channel server_;
-  Channel client_;
-  std::uint16_t port_ = 0;
-  std::uint32_t listener_ = server_.listener(0x10, port_, RDMA_PS_UDP);
+  Datagrams() : WithListener(RDMA_PS_UDP) {}
 };
 
 TEST_F(Datagrams, ServiceTellsItsQueuePair) {
@@ -45,9 +36,12 @@ TEST_F(Datagrams, ServiceTellsItsQueuePair) {
   EXPECT_EQ(request.param.ud.private_data[0], 'h');
   EXPECT_NE(server_.query_route(request.id).node_guid, 0U);
 
-  EXPECT_EQ(server_.accept(request.id, 0x30, parameters(0x456, "welcome")), 0);
+  EXPECT_EQ(server_.accept(request.id, 0x30, parameters(0x456, "welcome"),
+                           {.vendor_id = 5, .attr_mod = 6}),
+            0);
   const rdma_ucm_event_resp established = client_.expect(Happened::kEstablished);
   EXPECT_EQ(established.uid, 0x20U);
+  EXPECT_EQ(established.ece.vendor_id, 0U) << "as from the kernel";
   EXPECT_EQ(established.param.ud.qp_num, 0x456U);
   EXPECT_EQ(established.param.ud.qkey, kQueueKey);
   EXPECT_EQ(established.param.ud.private_data_len, 136);
@@ -77,7 +71,7 @@ TEST_F(Datagrams, GroupsAreJoinedAndLeft) {
     rdma_ucm_join_ip_mcast command{};
     command.uid = 0x77;
     command.id = id;
-    testing::put(command.addr, ipv4(group));
+    put(command.addr, ipv4(group));
     rdma_ucm_create_id_resp response{};
     const int status = client_.ask(RDMA_USER_CM_CMD_JOIN_IP_MCAST, command, response);
     *number = response.id;

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -68,6 +69,33 @@ void close_file(Agent& agent, File& file) {
   for (rdma_cm::Id* const id : agent.ids.select(wanted)) rdma_cm::destroy_id(agent, *id);
 }
 
+/// The descriptor is nobody's any more, and the caller's to close. Returns its opening when that is
+/// closed with it.
+std::shared_ptr<File> let_go(Agent& agent, int fd) {
+  const auto found = agent.files.find(fd);
+  if (found == agent.files.end()) return nullptr;
+  std::shared_ptr<File> file = found->second;
+  agent.files.erase(found);
+  mark(fd, false);
+  const auto other =
+      std::ranges::find(agent.files, file, [](const auto& one) { return one.second; });
+  if (other != agent.files.end()) {
+    file->notifier->stand_at(other->first);
+    return nullptr;
+  }
+  close_file(agent, *file);
+  file->closed = true;
+  file->notifier->leave_open();
+  return file;
+}
+
+void enter(Agent& agent, int fd, const std::shared_ptr<File>& file) {
+  // A program that closed the descriptor past us has its ids still.
+  static_cast<void>(let_go(agent, fd));
+  agent.files[fd] = file;
+  mark(fd, true);
+}
+
 }  // namespace
 
 Result<int> open_rdma_cm(int flags) {
@@ -81,18 +109,21 @@ Result<int> open_rdma_cm(int flags) {
   const std::scoped_lock lock(agent);
   rdma_cm::renew_after_fork(agent);
   agent.random = Random(all.front()->host->random());
-  auto file = std::make_shared<File>(std::move(notifier), *all.front()->host, agent.generation);
-  // A program that closed the descriptor past us has its ids still.
-  auto& place = agent.files[fd];
-  if (place == nullptr) {
-    mark(fd, true);
-  } else {
-    close_file(agent, *place);
-    place->closed = true;
-    place->notifier->leave_open();
-  }
-  place = std::move(file);
+  enter(agent, fd,
+        std::make_shared<File>(std::move(notifier), *all.front()->host, agent.generation));
   return fd;
+}
+
+Result<void> share_rdma_cm(int fd, int duplicate) {
+  if (!can_mark(duplicate)) return fail(std::errc::too_many_files_open);
+  Agent& agent = rdma_cm::agent();
+  const std::scoped_lock lock(agent);
+  rdma_cm::renew_after_fork(agent);
+  const auto found = agent.files.find(fd);
+  if (found == agent.files.end()) return {};  // closed meanwhile
+  const std::shared_ptr<File> file = found->second;
+  enter(agent, duplicate, file);
+  return {};
 }
 
 bool is_rdma_cm(int fd) {
@@ -117,17 +148,11 @@ void close_rdma_cm(int fd) {
   Agent& agent = rdma_cm::agent();
   const std::scoped_lock lock(agent);
   rdma_cm::renew_after_fork(agent);
-  const auto found = agent.files.find(fd);
-  if (found == agent.files.end()) return;
-  const std::shared_ptr<File> file = found->second;
-  close_file(agent, *file);
-  agent.files.erase(found);
+  const std::shared_ptr<File> closed = let_go(agent, fd);
+  if (closed == nullptr) return;
   if (agent.files.empty()) agent.kernel.reset();
-  mark(fd, false);
-  file->closed = true;
-  // Whoever waits there hears of it, and the descriptor is the caller's from now on.
-  if (!is_dead(file->generation)) file->notifier->signal();
-  file->notifier->leave_open();
+  // Whoever waits there hears of it.
+  if (!is_dead(closed->generation)) closed->notifier->signal();
 }
 
 bool has_datagram_ids() {

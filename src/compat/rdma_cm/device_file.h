@@ -21,8 +21,11 @@ namespace verbena::compat {
 [[nodiscard]] bool is_rdma_cm(int fd);
 /// What write(2) does on one; -1 with errno.
 [[nodiscard]] ssize_t write_rdma_cm(int fd, const void* data, std::size_t size);
-/// The program closes it, or puts another file in its place: its ids are destroyed. The descriptor
-/// itself is left for the caller to close.
+/// `duplicate` was made of one of those (dup(2)): it is one of them, for the same opening.
+/// too_many_files_open for a number that is too high.
+[[nodiscard]] Result<void> share_rdma_cm(int fd, int duplicate);
+/// The program closes it, or puts another file in its place: with the last descriptor of an opening
+/// its ids are destroyed. The descriptor itself is left for the caller to close.
 void close_rdma_cm(int fd);
 /// Whether the program has an id for datagrams (RDMA_PS_UDP) that is bound to a device.
 [[nodiscard]] bool has_datagram_ids();

@@ -12,18 +12,11 @@
 namespace verbena::compat::rdma_cm {
 namespace {
 
-using testing::Channel;
-using testing::FakeKernel;
-using testing::FakeKernelDevice;
-using testing::ipv4;
-using testing::kHere;
-using testing::kThere;
-using testing::LiveDevices;
-using testing::parameters;
+using namespace testing;
 
 constexpr const char* kElsewhere = "198.51.100.77";
 
-class Foreign : public ::testing::Test {
+class Foreign : public WithChannel {
  protected:
   Foreign() {
     const std::scoped_lock lock(agent());
@@ -65,9 +58,7 @@ class Foreign : public ::testing::Test {
     return ntohs(address.sin_port);
   }
 
-  LiveDevices devices_;
   std::shared_ptr<FakeKernel> kernel_ = std::make_shared<FakeKernel>();
-  Channel channel_;
 };
 
 TEST_F(Foreign, AddressesOfOursNeverReachTheKernel) {

@@ -3,6 +3,7 @@
 
 #include <rdma/rdma_user_cm.h>
 
+#include "base/sys.h"
 #include "compat/rdma_cm/events.h"
 
 namespace verbena::compat::rdma_cm {
@@ -53,7 +54,10 @@ Result<void> destroy(Agent& agent, File& file, const Request& request) {
 Result<void> migrate(Agent& agent, File& file, const Request& request) {
   const auto command =
       VERBENA_TRY(request.read_with_room<rdma_ucm_migrate_id>(sizeof(rdma_ucm_migrate_resp)));
-  const auto from = agent.files.find(static_cast<int>(command.fd));
+  const int fd = static_cast<int>(command.fd);
+  const auto from = agent.files.find(fd);
+  if (from == agent.files.end() && sys::fcntl(fd, F_GETFD) < 0)
+    return fail(std::errc::no_such_file_or_directory, "the descriptor is closed");
   if (from == agent.files.end() || from->second->generation != agent.generation)
     return fail(std::errc::invalid_argument, "the descriptor is none of the device's");
   Id& id = *VERBENA_TRY(find_id(agent, *from->second, command.id));

@@ -16,18 +16,9 @@
 namespace verbena::compat::rdma_cm {
 namespace {
 
-using testing::Channel;
-using testing::ipv4;
-using testing::kHere;
-using testing::kThere;
-using testing::LiveDevices;
-using testing::parameters;
+using namespace testing;
 
-class Ids : public ::testing::Test {
- protected:
-  LiveDevices devices_;
-  Channel channel_;
-};
+using Ids = WithChannel;
 
 TEST_F(Ids, AreKnownByTheirNumbersOfTheirChannelOnly) {
   const std::uint32_t id = channel_.create(1);
@@ -227,6 +218,7 @@ TEST_F(Ids, MigrateWithTheirEvents) {
     return status != 0 ? -status : static_cast<int>(response.events_reported);
   };
   EXPECT_EQ(migrate(0), -EINVAL);
+  EXPECT_EQ(migrate(1 << 30), -ENOENT);
   EXPECT_EQ(migrate(channel_.fd), 1);
   EXPECT_FALSE(channel_.wait(0));
   EXPECT_EQ(other.expect(Happened::kRouteResolved).id, id);
@@ -297,14 +289,7 @@ TEST_F(Ids, WhoWaitsForEventsOfAClosedChannelWaitsOn) {
   std::atomic<bool> returned = false;
   std::thread waiting([fd, &returned] {
     rdma_ucm_event_resp event{};
-    const struct {
-      rdma_ucm_cmd_hdr header{.cmd = RDMA_USER_CM_CMD_GET_EVENT,
-                              .in = sizeof(rdma_ucm_get_event),
-                              .out = sizeof(rdma_ucm_event_resp)};
-      rdma_ucm_get_event command;
-    } all{.command = {.response = reinterpret_cast<std::uint64_t>(&event)}};
-    EXPECT_EQ(write_rdma_cm(fd, &all, sizeof all), -1);
-    EXPECT_EQ(errno, EINTR);
+    EXPECT_EQ(Channel::next_at(fd, event), EINTR);
     returned = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -328,6 +313,34 @@ TEST_F(Ids, DescriptorsAreKnown) {
   EXPECT_NE(::fcntl(channel_.fd, F_GETFD) & FD_CLOEXEC, 0);
   const Channel plain(O_RDWR);
   EXPECT_EQ(::fcntl(plain.fd, F_GETFD) & FD_CLOEXEC, 0);
+}
+
+TEST_F(Ids, StayUntilTheLastDescriptorIsClosed) {
+  Channel second(Channel::SameAs{channel_.fd});
+  EXPECT_TRUE(is_rdma_cm(second.fd));
+  const std::uint32_t id = channel_.create(1);
+  EXPECT_EQ(second.bind(id, ipv4(kHere, 7471)), 0);
+  channel_.close();
+  EXPECT_EQ(second.resolve(id, ipv4(kThere, 1)), 0);
+  EXPECT_EQ(second.expect(Happened::kAddressResolved).id, id);
+  EXPECT_FALSE(second.wait(0));
+  const int last = second.fd;
+  second.close();
+  EXPECT_FALSE(is_rdma_cm(last));
+  Channel other;
+  EXPECT_EQ(other.bind(other.create(1), ipv4(kHere, 7471)), 0) << "the id's port is free";
+}
+
+TEST_F(Ids, WhoWaitsAtADescriptorThatIsClosedHearsOfEventsStill) {
+  Channel second(Channel::SameAs{channel_.fd});
+  const std::uint32_t id = second.create(7);
+  rdma_ucm_event_resp event{};
+  std::thread waiting([&, fd = channel_.fd] { EXPECT_EQ(Channel::next_at(fd, event), 0); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  channel_.close();
+  EXPECT_EQ(second.resolve(id, ipv4(kThere, 1)), 0);
+  waiting.join();
+  EXPECT_EQ(event.uid, 7U);
 }
 
 TEST_F(Ids, AreDeadInAForkedChild) {

@@ -72,6 +72,10 @@ rdma_ucm_conn_param parameters_of(const Message& message, std::uint32_t remote_q
   return to;
 }
 
+rdma_ucm_ece to_abi(const wire::CmEce& ece) {
+  return {.vendor_id = ece.vendor_id, .attr_mod = ece.options};
+}
+
 /// With the route known. A peer that names no ACK time-out gets the shortest, as by cm.c: none at
 /// all would be an endless one.
 void agree(Id& id, const wire::CmReq& request) {
@@ -100,6 +104,7 @@ void take_connect_request(Agent& agent, Port& port, Id& listener, const cm::Even
   rdma_ucm_event_resp response = telling({.what = Happened::kConnectRequest});
   response.param.conn = parameters_of(request, request.local_qp);
   response.param.conn.retry_count = request.retry_count;
+  response.ece = to_abi(request.ece);
   set_private_data(response.param.conn, behind_header(request.private_data));
   tell_request(listener, *id, response);
 }
@@ -127,10 +132,12 @@ void take_reply(Id& id, const wire::CmRep& reply) {
   id.agreement.timeout = ack_timeout(reply.target_ack_delay, id.route.packet_lifetime);
   rdma_ucm_event_resp response = telling({.what = Happened::kConnectResponse});
   response.param.conn = parameters_of(reply, remote_qp);
+  response.ece = to_abi(reply.ece);
   set_private_data(response.param.conn, reply.private_data);
   tell(id, response);
 }
 
+/// Of enhanced connections the kernel says nothing here, though it sends what it is told.
 void take_service_reply(Id& id, const wire::CmSidrRep& reply) {
   rdma_ucm_event_resp response{};
   if (reply.status != wire::SidrStatus::kValid) {

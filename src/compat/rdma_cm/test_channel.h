@@ -85,6 +85,10 @@ inline rdma_ucm_conn_param parameters(std::uint32_t qp = 0x77, std::string_view 
 class Channel {
  public:
   explicit Channel(int flags = O_CLOEXEC) : fd(open_rdma_cm(flags).value()) {}
+  struct SameAs {
+    int fd;
+  };
+  explicit Channel(SameAs one) : fd(::dup(one.fd)) { EXPECT_TRUE(share_rdma_cm(one.fd, fd)); }
   ~Channel() { close(); }
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
@@ -97,6 +101,10 @@ class Channel {
 
   template <typename Command>
   int run(std::uint32_t number, const Command& command, std::size_t room = 0) {
+    return run_at(fd, number, command, room);
+  }
+  template <typename Command>
+  static int run_at(int fd, std::uint32_t number, const Command& command, std::size_t room = 0) {
     struct {
       rdma_ucm_cmd_hdr header;
       Command command;
@@ -157,17 +165,21 @@ class Channel {
     return run(RDMA_USER_CM_CMD_RESOLVE_ROUTE,
                rdma_ucm_resolve_route{.id = id, .timeout_ms = 2000});
   }
-  int connect(std::uint32_t id, const rdma_ucm_conn_param& param = parameters()) {
+  int connect(std::uint32_t id, const rdma_ucm_conn_param& param = parameters(),
+              rdma_ucm_ece ece = {}) {
     rdma_ucm_connect command{};
     command.conn_param = param;
     command.id = id;
+    command.ece = ece;
     return run(RDMA_USER_CM_CMD_CONNECT, command);
   }
-  int accept(std::uint32_t id, std::uint64_t uid, const rdma_ucm_conn_param& param) {
+  int accept(std::uint32_t id, std::uint64_t uid, const rdma_ucm_conn_param& param,
+             rdma_ucm_ece ece = {}) {
     rdma_ucm_accept command{};
     command.uid = uid;
     command.conn_param = param;
     command.id = id;
+    command.ece = ece;
     return run(RDMA_USER_CM_CMD_ACCEPT, command);
   }
   int reject(std::uint32_t id, std::string_view data, __u8 reason = 0) {
@@ -194,8 +206,11 @@ class Channel {
     command.qp_state = state;
     return ask(RDMA_USER_CM_CMD_INIT_QP_ATTR, command, response);
   }
-  int next(rdma_ucm_event_resp& event) {
-    return ask(RDMA_USER_CM_CMD_GET_EVENT, rdma_ucm_get_event{}, event);
+  int next(rdma_ucm_event_resp& event) { return next_at(fd, event); }
+  /// The same for a thread that another one closes the channel beside.
+  static int next_at(int fd, rdma_ucm_event_resp& event) {
+    const rdma_ucm_get_event command{.response = reinterpret_cast<std::uint64_t>(&event)};
+    return run_at(fd, RDMA_USER_CM_CMD_GET_EVENT, command, sizeof event);
   }
   /// The next event, which is of that kind, within a time that no machine needs.
   rdma_ucm_event_resp expect(Happened what) {
@@ -243,6 +258,26 @@ class Channel {
   static __u8 type_in(std::uint16_t space) {
     return space == RDMA_PS_UDP ? __u8{IBV_QPT_UD} : __u8{IBV_QPT_RC};
   }
+};
+
+/// An opening of the device, where one is enough.
+class WithChannel : public ::testing::Test {
+ protected:
+  LiveDevices devices_;
+  Channel channel_;
+};
+
+/// A server that listens, and a client.
+class WithListener : public ::testing::Test {
+ protected:
+  explicit WithListener(std::uint16_t space = RDMA_PS_TCP)
+      : listener_(server_.listener(0x10, port_, space)) {}
+
+  LiveDevices devices_;
+  Channel server_;
+  Channel client_;
+  std::uint16_t port_ = 0;
+  std::uint32_t listener_;
 };
 
 }  // namespace verbena::compat::rdma_cm::testing
