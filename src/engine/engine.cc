@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <expected>
 #include <vector>
 
+#include "base/fault_guard.h"
 #include "engine/core.h"
 #include "engine/linger.h"
 #include "engine/multicast.h"
@@ -90,17 +92,34 @@ struct Engine::Impl {
     }
     if (qp.eventful()) eventful.push(qp);
   }
+  /// A packet did something to a queue pair: touched() when the packets after it are for another.
+  void note(QueuePair& qp) {
+    if (noted == &qp) return;
+    settle();
+    noted = &qp;
+  }
+  void settle() {
+    if (noted != nullptr) touched(*noted);
+    noted = nullptr;
+  }
   /// After windows may have opened.
   void unblock() {
     while (!blocked.empty()) ready.push(blocked.pop());
   }
-  [[nodiscard]] Use handle(const wire::Segment& segment, Time now);
+  [[nodiscard]] std::optional<Use> handle(const wire::Segment& segment,
+                                          wire::IcrcVerifier& verifier, Time now);
+  enum class Placed : std::uint8_t { kNot, kWrong, kRight };
+  [[nodiscard]] Placed place(const wire::Packet& packet, QueuePair& qp,
+                             const wire::Segment& segment, wire::IcrcVerifier& verifier, Time now);
+  [[nodiscard]] Use handle_verified(const std::expected<wire::Packet, wire::ParseError>& packet,
+                                    QueuePair* qp, const wire::Segment& segment, Time now);
   [[nodiscard]] Use replicate(const wire::Packet& packet, const wire::Segment& segment, Time now);
   [[nodiscard]] bool returned(const QueuePair& qp, const wire::Packet& packet,
                               const wire::Segment& segment) const;
   void fill(TrainBatch& batch, QueuePair& qp, Time now, bool hold);
 
   Core core;
+  QueuePair* noted = nullptr;                     ///< within a batch
   std::vector<std::unique_ptr<QueuePair>> table;  ///< by the low bits of the number
   std::uint32_t count = 0;
   QpList ready;
@@ -185,29 +204,69 @@ void Engine::posted(QueuePair& qp, Time) {
 // --- In
 
 Handled Engine::handle_batch(std::span<const wire::Segment> segments, Time now) {
+  wire::TrustingVerifier trusting;
+  return handle_batch(segments, trusting, now);
+}
+
+Handled Engine::handle_batch(std::span<const wire::Segment> segments, wire::IcrcVerifier& verifier,
+                             Time now) {
   Handled handled;
   for (const wire::Segment& segment : segments) {
-    const Use use = impl_->handle(segment, now);
-    handled.taken += use != Use::kNone ? 1 : 0;
+    const auto use = impl_->handle(segment, verifier, now);
+    handled.bad += use ? 0 : 1;
+    handled.taken += use && *use != Use::kNone ? 1 : 0;
     handled.useful += use == Use::kUseful ? 1 : 0;
   }
+  impl_->settle();
   if (handled.taken != 0) impl_->unblock();
   return handled;
 }
 
-Use Engine::Impl::handle(const wire::Segment& segment, Time now) {
-  ++core.counters.packets_received;
+/// Nothing when the ICRC is wrong.
+std::optional<Use> Engine::Impl::handle(const wire::Segment& segment, wire::IcrcVerifier& verifier,
+                                        Time now) {
   const auto packet = wire::parse(segment.datagram);
+  QueuePair* const qp = packet ? find(packet->bth.destination_qp) : nullptr;
+  if (qp != nullptr) {
+    const Placed placed = place(*packet, *qp, segment, verifier, now);
+    if (placed == Placed::kRight) return Use::kUseful;
+    if (placed == Placed::kWrong) return std::nullopt;
+  }
+  if (!verifier.holds(segment)) return std::nullopt;
+  return handle_verified(packet, qp, segment, now);
+}
+
+/// Places a payload while it is verified, unless it has no place yet, or its memory went away.
+Engine::Impl::Placed Engine::Impl::place(const wire::Packet& packet, QueuePair& qp,
+                                         const wire::Segment& segment, wire::IcrcVerifier& verifier,
+                                         Time now) {
+  const Bytes to = qp.place_of(packet, segment);
+  if (to.empty()) return Placed::kNot;
+  bool right = false;
+  const std::size_t header_size = packet.info().header_size;
+  if (!guarded(to.data(), to.size(),
+               [&] { right = verifier.holds_copied(segment, header_size, to.data()); }))
+    return Placed::kNot;
+  if (!right) return Placed::kWrong;
+  ++core.counters.packets_received;
+  qp.handle_placed(packet, segment, now);
+  note(qp);
+  return Placed::kRight;
+}
+
+Use Engine::Impl::handle_verified(const std::expected<wire::Packet, wire::ParseError>& packet,
+                                  QueuePair* qp, const wire::Segment& segment, Time now) {
+  ++core.counters.packets_received;
   if (!packet) {
     ++core.counters.malformed;
     return Use::kNone;
   }
   const bool notifies = packet->info().transport == wire::Transport::kCnp;
   if (notifies && !core.config.congestion.on) return Use::kNone;
-  if (QueuePair* const qp = find(packet->bth.destination_qp); qp != nullptr) {
+  if (qp != nullptr) {
     if (notifies) return qp->handle_cnp(*packet, segment, now) ? Use::kUseful : Use::kNone;
     const Use use = qp->handle(*packet, segment, now);
-    if (use != Use::kNone) touched(*qp);
+    if (use != Use::kNone) note(*qp);
     return use;
   }
   if (packet->bth.destination_qp == wire::kMulticastQp) return replicate(*packet, segment, now);

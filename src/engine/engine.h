@@ -16,6 +16,7 @@
 #include "engine/send_queue.h"
 #include "engine/work.h"
 #include "wire/address.h"
+#include "wire/icrc_verifier.h"
 #include "wire/train.h"
 
 namespace verbena::engine {
@@ -106,6 +107,7 @@ inline constexpr Duration kLongestPause = std::chrono::seconds(1);
 struct Handled {
   std::size_t taken = 0;   ///< by a queue pair here; there may be something to send
   std::size_t useful = 0;  ///< of these, those that got something on, see Use
+  std::size_t bad = 0;     ///< whose ICRC was wrong
 };
 
 /// Whether pure acknowledgements leave now or wait for a reply that they can travel with.
@@ -157,7 +159,13 @@ class Engine {
   /// The doorbell: something was posted to the queue pair's send or receive queue.
   void posted(QueuePair& qp, Time now);
 
-  /// Takes datagrams whose ICRC was verified.
+  /// Takes datagrams, each after `verifier` said that it holds. Of one whose payload has its place
+  /// already (in the middle of a message, at the expected PSN) the payload is placed while it is
+  /// verified: a wrong one then leaves bytes where the right one's will come, and has no other
+  /// effect.
+  Handled handle_batch(std::span<const wire::Segment> segments, wire::IcrcVerifier& verifier,
+                       Time now);
+  /// Takes datagrams that were verified.
   Handled handle_batch(std::span<const wire::Segment> segments, Time now);
   void handle_timeout(Time now);
   /// Fills `trains` and returns how many. Their gather lists and paths are valid until the next

@@ -222,26 +222,43 @@ bool QueuePair::admissible(const wire::Packet& packet, const wire::Segment& segm
   return from_peer(packet, segment);
 }
 
-/// What packets of all kinds must be.
 bool QueuePair::from_peer(const wire::Packet& packet, const wire::Segment& segment) {
-  if (!receives_in(state())) {
-    count(&Counters::wrong_state);
-    return false;
-  }
-  if ((packet.bth.pkey & kPkeyNumber) != kPkeyNumber) {
-    count(&Counters::wrong_pkey);
-    return false;
-  }
+  Counter Counters::* const counter = objection(packet, segment);
+  if (counter != nullptr) count(counter);
+  return counter == nullptr;
+}
+
+/// What packets of all kinds must be; null when this one is.
+Counter Counters::* QueuePair::objection(const wire::Packet& packet,
+                                         const wire::Segment& segment) const {
+  if (!receives_in(state())) return &Counters::wrong_state;
+  if ((packet.bth.pkey & kPkeyNumber) != kPkeyNumber) return &Counters::wrong_pkey;
   // What is sent to a group names no queue pair of it: those that are attached have their copies.
   const bool misled = connected() ? segment.path.source != attributes_.path.destination ||
                                         segment.path.destination != attributes_.path.source
                                   : packet.bth.destination_qp != wire::kMulticastQp &&
                                         segment.path.destination.is_multicast();
-  if (misled) {
-    count(&Counters::wrong_source);
-    return false;
+  return misled ? &Counters::wrong_source : nullptr;
+}
+
+Bytes QueuePair::place_of(const wire::Packet& packet, const wire::Segment& segment) const {
+  const wire::OpcodeInfo& info = packet.info();
+  const bool may_have_one = info.place == wire::Place::kMiddle && config_.type == QpType::kRc &&
+                            info.transport == wire::Transport::kRc;
+  if (!may_have_one || objection(packet, segment) != nullptr) return {};
+  return is_request(info.operation) ? responder_.place_of(packet) : requester_.place_of(packet);
+}
+
+void QueuePair::handle_placed(const wire::Packet& packet, const wire::Segment& segment, Time now) {
+  ++counters_.packets_received;  // the engine has counted it already
+  if (core_.config.congestion.on) note_mark(segment, now);
+  if (is_request(packet.info().operation)) {
+    responder_.handle_placed(packet);
+  } else {
+    requester_.handle_placed(packet, now);
   }
-  return true;
+  if (overrun_) enter_error(false);
+  note_drained();
 }
 
 Use QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment, Time now) {

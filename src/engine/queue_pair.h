@@ -40,6 +40,12 @@ class QueuePair {
 
   [[nodiscard]] Result<void> modify(const QpAttributes& attributes, std::uint32_t mask);
   [[nodiscard]] Use handle(const wire::Packet& packet, const wire::Segment& segment, Time now);
+  /// Where a packet's payload goes, when that is fixed without the packet: it is the expected one
+  /// in the middle of a message, and its memory is one piece. Nothing else of it was verified, so
+  /// nothing changes. Empty otherwise.
+  [[nodiscard]] Bytes place_of(const wire::Packet& packet, const wire::Segment& segment) const;
+  /// In place of handle(): the payload is where place_of() said.
+  void handle_placed(const wire::Packet& packet, const wire::Segment& segment, Time now);
   /// A notification of congestion. False when it was not for this queue pair, or not yet.
   bool handle_cnp(const wire::Packet& packet, const wire::Segment& segment, Time now);
   void handle_timeout(Time now);
@@ -122,6 +128,8 @@ class QueuePair {
   void reset();
   [[nodiscard]] bool admissible(const wire::Packet& packet, const wire::Segment& segment);
   [[nodiscard]] bool from_peer(const wire::Packet& packet, const wire::Segment& segment);
+  [[nodiscard]] Counter Counters::* objection(const wire::Packet& packet,
+                                              const wire::Segment& segment) const;
   void note_mark(const wire::Segment& segment, Time now);
   void send_cnp(TrainBatch& batch);
   /// Returns whether there is more to answer.

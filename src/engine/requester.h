@@ -39,6 +39,9 @@ class Requester {
   /// Nothing waits to be sent, for whatever reason.
   [[nodiscard]] bool rests() const;
   void handle_response(const wire::Packet& packet, Time now);
+  /// See QueuePair.
+  [[nodiscard]] Bytes place_of(const wire::Packet& packet) const;
+  void handle_placed(const wire::Packet& packet, Time now);
   void handle_timeout(Time now);
   [[nodiscard]] std::optional<Time> deadline() const;
   /// Completes everything that is left with a flush error (ERR).

@@ -303,6 +303,37 @@ void Responder::execute_read(const wire::Packet& packet) {
   expected_psn_ = psn_add(expected_psn_, count);
 }
 
+// --- Payload that is placed while it is verified
+
+Bytes Responder::place_of(const wire::Packet& packet) const {
+  const std::uint32_t size = qp_.attributes().path_mtu;
+  if (packet.bth.psn != expected_psn_ || packet.payload.size() != size) return {};
+  if (message_ == Message::kSend) {
+    if (packet.info().operation != wire::Operation::kSend || tags_ != nullptr) return {};
+    return piece_of(core_.memory, receive_.pieces, received_, size, receive_.pd);
+  }
+  const bool writes = message_ == Message::kWrite &&
+                      packet.info().operation == wire::Operation::kWrite &&
+                      (qp_.attributes().access & kRemoteWrite) != 0;
+  if (!writes || size >= write_left_) return {};
+  return core_.memory
+      .lookup_remote(write_rkey_, write_address_, size, kRemoteWrite, user(target_.pd))
+      .value_or(Bytes());
+}
+
+void Responder::handle_placed(const wire::Packet& packet) {
+  const auto size = static_cast<std::uint32_t>(packet.payload.size());
+  nak_sent_ = false;
+  ahead_ = 0;
+  if (message_ == Message::kSend) {
+    received_ += size;
+  } else {
+    write_address_ += size;
+    write_left_ -= size;
+  }
+  finish_packet(packet, 1);
+}
+
 // --- Duplicates
 
 void Responder::handle_duplicate(const wire::Packet& packet) {

@@ -30,6 +30,9 @@ class Responder {
   /// Makes room for max_dest_rd_atomic READs and atomics.
   void reserve();
   void handle_request(const wire::Packet& packet, Time now);
+  /// See QueuePair.
+  [[nodiscard]] Bytes place_of(const wire::Packet& packet) const;
+  void handle_placed(const wire::Packet& packet);
   [[nodiscard]] Fill fill(TrainBatch& batch, Time now);
   /// Receives of a directory go: see Engine::forget().
   void forget(const ReceiveSource& receives);

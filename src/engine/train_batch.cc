@@ -85,6 +85,20 @@ std::expected<void, MemoryError> check_pieces(const MemoryLookup& memory,
   return {};
 }
 
+Bytes piece_of(const MemoryLookup& memory, std::span<const Sge> pieces, std::uint64_t offset,
+               std::uint64_t size, std::uint32_t pd) {
+  for (const Sge& piece : pieces) {
+    if (offset >= piece.length) {
+      offset -= piece.length;
+      continue;
+    }
+    if (size > piece.length - offset) return {};
+    return memory.lookup(piece.lkey, piece.address + offset, size, kLocalWrite, pd)
+        .value_or(Bytes());
+  }
+  return {};
+}
+
 bool present(ConstBytes bytes) {
   return guarded(bytes.data(), bytes.size(), [bytes] {
     const auto look = [](const std::byte* at) {

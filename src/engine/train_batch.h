@@ -59,6 +59,11 @@ class TrainBatch {
 /// take it away before the link copies it; the packet is then lost, and this finds it at the retry.
 [[nodiscard]] bool present(ConstBytes bytes);
 
+/// The bytes [offset, offset + size) of a scatter list, when they lie in one piece that may be
+/// written; else none.
+[[nodiscard]] Bytes piece_of(const MemoryLookup& memory, std::span<const Sge> pieces,
+                             std::uint64_t offset, std::uint64_t size, std::uint32_t pd);
+
 /// Copies `data` to byte `offset` of a scatter list, each piece looked up with local write access.
 /// Nothing is written beyond the list; the caller checked that the data fit.
 [[nodiscard]] std::expected<void, MemoryError> scatter(const MemoryLookup& memory,

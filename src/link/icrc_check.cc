@@ -7,15 +7,16 @@
 #include "wire/icrc.h"
 
 namespace verbena::link {
+namespace {
+
+constexpr std::size_t kSmallest = wire::Bth::kSize + wire::kIcrcSize;
+
+}  // namespace
 
 std::size_t IcrcCheck::filter(std::span<wire::Segment> segments) {
   std::size_t kept = 0;
   for (wire::Segment& segment : segments) {
-    if (!holds(segment)) {
-      ++counters_.bad;
-      continue;
-    }
-    ++counters_.good;
+    if (!holds(segment)) continue;
     if (&segments[kept] != &segment) segments[kept] = segment;
     ++kept;
   }
@@ -28,42 +29,64 @@ IcrcCheck::Source& IcrcCheck::source_of(const wire::Path& path) {
                                load_be<std::uint32_t>(gid.data() + 4) ^ path.source_port) *
                               0x9E3779B1U;
   Source& source = sources_[(mixed >> 16) % kSources];
-  if (!source.known || source.port != path.source_port || source.address != path.source)
-    source = {.address = path.source, .port = path.source_port, .last = 0, .known = false};
+  if (source.port != path.source_port || source.address != path.source)
+    source = {.address = path.source, .port = path.source_port, .next = 0};
   return source;
 }
 
 bool IcrcCheck::holds(const wire::Segment& segment) {
-  constexpr std::size_t kSmallest = wire::Bth::kSize + wire::kIcrcSize;
-  if (segment.datagram.size() < kSmallest) return false;
-  if (mode_ == Mode::kOff) return true;
-  const ConstBytes covered = segment.datagram.first(segment.datagram.size() - wire::kIcrcSize);
-  const std::uint32_t icrc = wire::load_icrc(covered.data() + covered.size());
-  if (segment.identification)
-    return wire::icrc(segment.path, *segment.identification, covered) == icrc;
-
-  // A batch's packets are numbered by their position wherever the sender's kernel segmented it in
-  // software, and that is nearly always.
-  const std::uint32_t computed = memo_.icrc(segment.path, segment.position, covered);
-  if (computed == icrc) {
-    Source& source = source_of(segment.path);
-    source.last = segment.position;
-    source.known = true;
+  if (mode_ == Mode::kOff && segment.datagram.size() >= kSmallest) {
+    ++counters_.good;
     return true;
   }
-  const auto identification = wire::icrc_solve_identification(segment.path, covered.size(),
-                                                              segment.position, computed, icrc);
+  return judge(segment, [](std::uint32_t start, ConstBytes covered) {
+    return wire::icrc_finish(start, covered);
+  });
+}
+
+bool IcrcCheck::holds_copied(const wire::Segment& segment, std::size_t header_size, std::byte* to) {
+  return judge(segment, [=](std::uint32_t start, ConstBytes covered) {
+    return wire::icrc_finish_copied(start, covered, header_size, to);
+  });
+}
+
+/// `finish` makes the CRC of what the ICRC covers.
+template <typename Finish>
+bool IcrcCheck::judge(const wire::Segment& segment, Finish finish) {
+  const std::size_t size = segment.datagram.size();
+  if (size < kSmallest) {
+    ++counters_.bad;
+    return false;
+  }
+  const ConstBytes covered = segment.datagram.first(size - wire::kIcrcSize);
+  // A batch's packets are numbered by their position wherever the sender's kernel segmented it in
+  // software, and that is nearly always.
+  const std::uint32_t start = segment.identification
+                                  ? wire::icrc_start(segment.path, *segment.identification, size)
+                                  : memo_.start(segment.path, segment.position, size);
+  const std::uint32_t computed = finish(start, covered);
+  const std::uint32_t icrc = wire::load_icrc(covered.data() + covered.size());
+  const bool right = computed == icrc;
+  const bool good = right || mode_ == Mode::kOff ||
+                    (!segment.identification && explains(segment, computed, icrc));
+  ++(good ? counters_.good : counters_.bad);
+  if (right && !segment.identification)
+    source_of(segment.path).next = static_cast<std::uint16_t>(segment.position + 1);
+  return good;
+}
+
+/// Whether another identification makes a datagram's ICRC right, one that it may have.
+bool IcrcCheck::explains(const wire::Segment& segment, std::uint32_t computed, std::uint32_t icrc) {
+  const std::size_t covered = segment.datagram.size() - wire::kIcrcSize;
+  const auto identification =
+      wire::icrc_solve_identification(segment.path, covered, segment.position, computed, icrc);
   if (!identification) return false;
   Source& source = source_of(segment.path);
-  const bool expected =
-      *identification == 0 ||
-      (source.known && *identification == static_cast<std::uint16_t>(source.last + 1));
-  if (!expected) {
+  if (*identification != 0 && *identification != source.next) {
     if (mode_ == Mode::kStrict) return false;
     ++counters_.solved;
   }
-  source.last = *identification;
-  source.known = true;
+  source.next = static_cast<std::uint16_t>(*identification + 1);
   return true;
 }
 

@@ -8,6 +8,7 @@
 
 #include "wire/address.h"
 #include "wire/icrc_memo.h"
+#include "wire/icrc_verifier.h"
 #include "wire/train.h"
 
 namespace verbena::link {
@@ -23,7 +24,7 @@ namespace verbena::link {
 /// kSolve too.
 ///
 /// Threads: none; it belongs to its shard, as the link does. Memory: fixed.
-class IcrcCheck {
+class IcrcCheck final : public wire::IcrcVerifier {
  public:
   enum class Mode : std::uint8_t { kStrict, kSolve, kOff };
   struct Counters {
@@ -36,19 +37,25 @@ class IcrcCheck {
 
   /// Moves the segments that hold to the front, in order, and returns how many these are.
   [[nodiscard]] std::size_t filter(std::span<wire::Segment> segments);
+  [[nodiscard]] bool holds(const wire::Segment& segment) override;
+  [[nodiscard]] bool holds_copied(const wire::Segment& segment, std::size_t header_size,
+                                  std::byte* to) override;
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
  private:
-  /// The last identification of some sources; two that meet in one entry only make it less useful.
+  /// The identification behind the last one of some sources; two that meet in one entry only make
+  /// it less useful.
   struct Source {
     wire::Address address{};
     std::uint16_t port = 0;
-    std::uint16_t last = 0;
-    bool known = false;
+    std::uint16_t next = 0;
   };
   static constexpr std::size_t kSources = 64;
 
-  [[nodiscard]] bool holds(const wire::Segment& segment);
+  template <typename Finish>
+  [[nodiscard]] bool judge(const wire::Segment& segment, Finish finish);
+  [[nodiscard]] bool explains(const wire::Segment& segment, std::uint32_t computed,
+                              std::uint32_t icrc);
   [[nodiscard]] Source& source_of(const wire::Path& path);
 
   Mode mode_;

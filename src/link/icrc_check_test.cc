@@ -80,6 +80,23 @@ TEST_P(IcrcCheckTest, OneWrongBitIsFound) {
   }
 }
 
+TEST_P(IcrcCheckTest, CopiesOnTheWayWhatIsRightAndWhatIsWrong) {
+  IcrcCheck check(IcrcCheck::Mode::kSolve);
+  for (const bool wrong : {false, true}) {
+    const wire::Segment segment = packet(3, 3);
+    (*bytes_.back())[30] ^= static_cast<std::byte>(wrong);
+    const std::size_t headers = wire::Bth::kSize + wire::Reth::kSize;
+    const ConstBytes payload =
+        segment.datagram.subspan(headers, segment.datagram.size() - headers - wire::kIcrcSize);
+    std::vector<std::byte> to(payload.size() + 1, std::byte{0xA5});
+    EXPECT_EQ(check.holds_copied(segment, headers, to.data()), !wrong);
+    EXPECT_TRUE(std::ranges::equal(payload, std::span(to).first(payload.size())));
+    EXPECT_EQ(to.back(), std::byte{0xA5});
+  }
+  EXPECT_EQ(check.counters().good, 1U);
+  EXPECT_EQ(check.counters().bad, 1U);
+}
+
 TEST_P(IcrcCheckTest, AKnownIdentificationCountsAlone) {
   IcrcCheck solve(IcrcCheck::Mode::kSolve);
   wire::Segment segment = packet(500, 0);

@@ -115,8 +115,9 @@ std::size_t UdpLink::send(std::span<const wire::Train> trains, Time) {
   for (; next.train < trains.size(); ++next.train, next.packet = 0) {
     const wire::Train& train = trains[next.train];
     bool single = is_single(train.path->destination);
+    wire::TrainPacket packet;
     for (; next.packet < train.count; ++next.packet) {
-      const wire::TrainPacket packet = wire::packet_at(train, next.packet);
+      wire::advance(train, next.packet, packet);
       VERBENA_CHECK(packet.wire_size() <= kMaxPacketSize);
       const std::uint16_t index = batch_.place(train, packet.wire_size(), single);
       if (index == 0) {
@@ -142,13 +143,10 @@ bool UdpLink::stage(const wire::Train& train, const wire::TrainPacket& packet,
     path_.source_port = port_;
     segment_size_ = packet.wire_size();
   }
-  std::byte* const to = staging_.data() + staged_;
   const std::size_t size = packet.wire_size();
-  std::memcpy(to, packet.headers.data(), packet.header_size);
-  if (!wire::copy_payload(train, packet, to + packet.header_size)) return false;
-  std::byte* const end =
-      std::fill_n(to + packet.header_size + packet.payload_size, packet.pad_count, std::byte{0});
-  wire::store_icrc(end, icrc_.icrc(path_, index, ConstBytes(to, size - wire::kIcrcSize)));
+  const wire::IcrcStart start{icrc_.start(path_, index, size)};
+  if (wire::write_packet(train, packet, start, Bytes(staging_.data() + staged_, size)) == 0)
+    return false;
   staged_ += size;
   ++segments_;
   return true;

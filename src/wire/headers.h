@@ -32,6 +32,7 @@ inline constexpr std::size_t kIcrcSize = 4;
 /// Base Transport Header.
 struct Bth {
   static constexpr std::size_t kSize = 12;
+  static constexpr std::size_t kPsnOffset = 9;
   Opcode opcode{};
   bool solicited = false;
   bool migration = true;  ///< MigReq: set on every packet of a queue pair that is not migrating

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "wire/icrc.h"
 
-#include <isa-l/crc.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 
+#include "wire/copy_crc.h"
 #include "wire/headers.h"
 #include "wire/ip_udp.h"
 
@@ -15,16 +14,11 @@ namespace {
 
 constexpr std::size_t kLeadingOnes =
     8;  // 64 one-bits stand for what InfiniBand has before the IP header
-constexpr std::size_t kMaskedBthByte = 4;  // FECN, BECN and reserved bits
 constexpr std::byte kOnes{0xFF};
 constexpr std::size_t kMaxPrefixSize = kLeadingOnes + kMaxNetworkHeaderSize;
 // A copy must reach over the masked byte; with all headers in it, most packets without payload take
 // one call of the CRC.
 constexpr std::size_t kHeadSize = kMaxHeaderSize;
-
-std::uint32_t crc32(std::uint32_t state, const std::byte* from, std::size_t size) {
-  return crc32_gzip_refl(state, reinterpret_cast<const unsigned char*>(from), size);
-}
 
 // Polynomials modulo the CRC's own, reflected: bit 31 is the coefficient of 1, bit 0 that of x^31.
 constexpr std::uint32_t kPolynomial = 0xEDB88320;
@@ -96,7 +90,7 @@ std::size_t encode_prefix(const Path& path, std::uint16_t identification,
 std::size_t copy_head(ConstBytes udp_payload, std::byte* to) {
   const std::size_t size = std::min(udp_payload.size(), kHeadSize);
   std::memcpy(to, udp_payload.data(), size);
-  if (size > kMaskedBthByte) to[kMaskedBthByte] = kOnes;
+  if (size >= Bth::kSize) mask_for_icrc(to);
   return size;
 }
 
@@ -106,15 +100,23 @@ std::uint32_t icrc_start(const Path& path, std::uint16_t identification,
                          std::size_t udp_payload_size) {
   std::array<std::byte, kMaxPrefixSize> bytes;
   const std::size_t size = encode_prefix(path, identification, udp_payload_size, bytes.data());
-  return crc32(0, bytes.data(), size);
+  return crc32(0, ConstBytes(bytes.data(), size));
 }
 
 std::uint32_t icrc_finish(std::uint32_t state, ConstBytes udp_payload) {
   std::array<std::byte, kHeadSize> head;
   const std::size_t size = copy_head(udp_payload, head.data());
-  state = crc32(state, head.data(), size);
-  if (size == udp_payload.size()) return state;
-  return crc32(state, udp_payload.data() + size, udp_payload.size() - size);
+  state = crc32(state, ConstBytes(head.data(), size));
+  return size == udp_payload.size() ? state : crc32(state, udp_payload.subspan(size));
+}
+
+std::uint32_t icrc_finish_copied(std::uint32_t state, ConstBytes udp_payload,
+                                 std::size_t header_size, std::byte* to) {
+  std::array<std::byte, kMaxHeaderSize> head;
+  std::memcpy(head.data(), udp_payload.data(), header_size);
+  mask_for_icrc(head.data());
+  return copy_crc32(state, ConstBytes(head.data(), header_size), to,
+                    udp_payload.data() + header_size, udp_payload.size() - header_size);
 }
 
 std::uint32_t icrc(const Path& path, std::uint16_t identification, ConstBytes udp_payload) {
@@ -122,9 +124,8 @@ std::uint32_t icrc(const Path& path, std::uint16_t identification, ConstBytes ud
   const std::size_t prefix =
       encode_prefix(path, identification, udp_payload.size() + kIcrcSize, bytes.data());
   const std::size_t head = copy_head(udp_payload, bytes.data() + prefix);
-  const std::uint32_t state = crc32(0, bytes.data(), prefix + head);
-  if (head == udp_payload.size()) return state;
-  return crc32(state, udp_payload.data() + head, udp_payload.size() - head);
+  const std::uint32_t state = crc32(0, ConstBytes(bytes.data(), prefix + head));
+  return head == udp_payload.size() ? state : crc32(state, udp_payload.subspan(head));
 }
 
 std::optional<std::uint16_t> icrc_solve_identification(const Path& path, ConstBytes udp_payload,

@@ -26,8 +26,14 @@ namespace verbena::wire {
 /// identification on the path; continue with `icrc_finish`.
 [[nodiscard]] std::uint32_t icrc_start(const Path& path, std::uint16_t identification,
                                        std::size_t udp_payload_size);
+/// Masks what of a BTH changes on the way: FECN, BECN and the bits beside them.
+inline void mask_for_icrc(std::byte* bth) { bth[4] = std::byte{0xFF}; }
 /// Continues with BTH (masked) to pad.
 [[nodiscard]] std::uint32_t icrc_finish(std::uint32_t state, ConstBytes udp_payload);
+/// The same, and copies what is behind the first `header_size` bytes (at least a BTH) to `to` on
+/// the way.
+[[nodiscard]] std::uint32_t icrc_finish_copied(std::uint32_t state, ConstBytes udp_payload,
+                                               std::size_t header_size, std::byte* to);
 
 /// The IPv4 identification under which `expected` would be the right ICRC, found by the linearity
 /// of the CRC in constant time; nothing when there is none. There is at most one, so a receiver

@@ -24,20 +24,7 @@ class IcrcMemo {
     return icrc_finish(start(path, identification, udp_payload.size() + kIcrcSize), udp_payload);
   }
 
- private:
-  /// What icrc_start() depends on, and its result. A size of 0 is none.
-  struct Entry {
-    Address source{};
-    Address destination{};
-    std::uint32_t size = 0;
-    std::uint16_t source_port = 0;
-    std::uint16_t identification = 0;
-    bool roce_v1 = false;
-    std::uint32_t state = 0;
-  };
-  static constexpr std::size_t kEntries = 64;  ///< a power of two
-  static constexpr std::size_t kSpread = 13;
-
+  /// As icrc_start(), for a datagram of `size` bytes with its ICRC.
   [[nodiscard]] std::uint32_t start(const Path& path, std::uint16_t identification,
                                     std::size_t size) {
     // A batch's packets of one size, and a message of 2^n bytes with the acknowledgement behind it,
@@ -56,6 +43,20 @@ class IcrcMemo {
     }
     return entry.state;
   }
+
+ private:
+  /// What icrc_start() depends on, and its result. A size of 0 is none.
+  struct Entry {
+    Address source{};
+    Address destination{};
+    std::uint32_t size = 0;
+    std::uint16_t source_port = 0;
+    std::uint16_t identification = 0;
+    bool roce_v1 = false;
+    std::uint32_t state = 0;
+  };
+  static constexpr std::size_t kEntries = 64;  ///< a power of two
+  static constexpr std::size_t kSpread = 13;
 
   std::array<Entry, kEntries> entries_{};
 };

@@ -38,9 +38,11 @@ struct TrainPacket {
   std::array<std::byte, kMaxHeaderSize> headers{};
   std::uint8_t header_size = 0;
   std::uint8_t pad_count = 0;
+  bool middle = false;               ///< neither the train's first nor its last
   std::uint32_t payload_offset = 0;  ///< within the train's gather list
   std::uint32_t payload_size = 0;
 
+  bool operator==(const TrainPacket&) const = default;
   /// BTH to ICRC.
   [[nodiscard]] std::size_t wire_size() const {
     return header_size + payload_size + pad_count + kIcrcSize;
@@ -51,13 +53,24 @@ struct TrainPacket {
 /// outgoing packets. Every link, the capture and the simulator use it.
 [[nodiscard]] TrainPacket packet_at(const Train& train, std::uint32_t index);
 
+/// Makes `packet`, which is the one before `index` or any other of the train, the one at `index`:
+/// as packet_at(), but cheap between the middle ones.
+void advance(const Train& train, std::uint32_t index, TrainPacket& packet);
+
 /// Copies the payload of a packet out of the train's gather list. `to` has at least
 /// packet.payload_size bytes. False when some of the memory went away: the packet cannot be sent.
 [[nodiscard]] bool copy_payload(const Train& train, const TrainPacket& packet, std::byte* to);
 
-/// Writes a packet as it stands on the wire, payload gathered, padded, ICRC for `identification`
-/// appended. `to` has at least packet.wire_size() bytes. Returns the bytes written; 0 when memory
-/// of the gather list went away.
+/// The CRC's state after a packet's masked IP and UDP headers (icrc_start(), or an IcrcMemo's).
+struct IcrcStart {
+  std::uint32_t state = 0;
+};
+
+/// Writes a packet as it stands on the wire, payload gathered, padded, ICRC appended. `to` has at
+/// least packet.wire_size() bytes. Returns the bytes written; 0 when memory of the gather list went
+/// away: the packet cannot be sent.
+std::size_t write_packet(const Train& train, const TrainPacket& packet, IcrcStart start, Bytes to);
+/// The same on the train's own path, with this identification.
 std::size_t write_packet(const Train& train, const TrainPacket& packet,
                          std::uint16_t identification, Bytes to);
 

@@ -124,8 +124,11 @@ TEST(Train, ItsPacketsParseBackToTheMessage) {
     fill(random, sample);
     const Train& train = sample.train;
     std::vector<std::byte> received;
+    TrainPacket next;
     for (std::uint32_t i = 0; i < train.count; ++i) {
       const TrainPacket staged = packet_at(train, i);
+      advance(train, i, next);
+      ASSERT_EQ(next, staged);
       std::vector<std::byte> datagram(staged.wire_size() + 1, std::byte{0xA5});
       const auto id = static_cast<std::uint16_t>(random.next());
       ASSERT_EQ(write_packet(train, staged, id, datagram), staged.wire_size());

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/copy_crc.h"
+
+#include <isa-l/crc.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "wire/copy.h"
+
+namespace verbena::wire {
+namespace {
+
+std::uint32_t isal_crc32(std::uint32_t state, const std::byte* from, std::size_t size) {
+  return crc32_gzip_refl(state, reinterpret_cast<const unsigned char*>(from), size);
+}
+
+std::uint32_t copy_plainly(std::uint32_t state, ConstBytes head, std::byte* to,
+                           const std::byte* from, std::size_t size) {
+  constexpr std::size_t kPiece = 4096;  // that stays in the nearest cache
+  state = isal_crc32(state, head.data(), head.size());
+  while (size != 0) {
+    const std::size_t piece = std::min(size, kPiece);
+    copy_bytes(to, from, piece);
+    state = isal_crc32(state, to, piece);
+    to += piece;
+    from += piece;
+    size -= piece;
+  }
+  return state;
+}
+
+#if defined(__x86_64__)
+
+// A CRC is the remainder of a polynomial whose coefficients are the bits. Bytes far ahead of others
+// can be moved next to them, multiplied by the remainder of x^distance: so accumulators of 128 bits
+// run over the memory, each folded onto what stands a fixed distance behind it, until one is left
+// that has the CRC of all. (Gopal et al., "Fast CRC Computation for Generic Polynomials Using
+// PCLMULQDQ Instruction", Intel, 2009.)
+
+constexpr std::size_t kBlock = 16;
+
+/// The remainder of x^n, reflected (bit 31 is the coefficient of 1).
+constexpr std::uint64_t power(unsigned n) {
+  std::uint32_t value = 0x80000000;
+  for (unsigned i = 0; i < n; ++i) value = (value >> 1) ^ (0xEDB88320U & (0U - (value & 1U)));
+  return value;
+}
+/// What the low and the high half of an accumulator are multiplied with to get `bits` further. A
+/// reflected product stands one bit too low.
+constexpr std::uint64_t fold_low(unsigned bits) { return power(bits + 32) << 1; }
+constexpr std::uint64_t fold_high(unsigned bits) { return power(bits - 32) << 1; }
+static_assert(fold_low(512) == 0x154442BD4 && fold_high(512) == 0x1C6E41596);
+
+/// The CRC of an accumulator that nothing was before. The library inverts on the way in and out.
+std::uint32_t crc_of_block(__m128i block) {
+  alignas(kBlock) std::array<std::byte, kBlock> bytes;
+  _mm_store_si128(reinterpret_cast<__m128i*>(bytes.data()), block);
+  return isal_crc32(~0U, bytes.data(), bytes.size());
+}
+
+/// A state and up to 16 bytes behind it as the accumulator before the first bytes. A state counts
+/// as if it were added to the four bytes behind it.
+struct Beginning {
+  __m128i block;
+  __m128i added;  ///< to the first bytes
+};
+Beginning beginning(std::uint32_t state, ConstBytes head) {
+  const bool fits = head.size() >= sizeof state && head.size() <= kBlock;
+  if (!fits) {
+    state = isal_crc32(state, head.data(), head.size());
+    return {.block = _mm_setzero_si128(), .added = _mm_cvtsi32_si128(static_cast<int>(~state))};
+  }
+  alignas(kBlock) std::array<std::byte, kBlock> bytes{};
+  std::byte* const at = bytes.data() + (kBlock - head.size());
+  std::memcpy(at, head.data(), head.size());
+  std::uint32_t first = 0;
+  std::memcpy(&first, at, sizeof first);
+  first ^= ~state;
+  std::memcpy(at, &first, sizeof first);
+  return {.block = _mm_load_si128(reinterpret_cast<const __m128i*>(bytes.data())),
+          .added = _mm_setzero_si128()};
+}
+#define VERBENA_PCLMUL gnu::target("sse4.1,pclmul")
+#define VERBENA_VPCLMUL gnu::target("sse4.1,pclmul,avx2,avx512f,avx512vl,vpclmulqdq")
+
+[[VERBENA_PCLMUL]] inline __m128i fold(__m128i from, __m128i factors, __m128i onto) {
+  const __m128i low = _mm_clmulepi64_si128(from, factors, 0x00);
+  const __m128i high = _mm_clmulepi64_si128(from, factors, 0x11);
+  return _mm_xor_si128(_mm_xor_si128(low, high), onto);
+}
+
+template <unsigned kBits>
+[[VERBENA_PCLMUL]] inline __m128i factors() {
+  return _mm_set_epi64x(static_cast<long long>(fold_high(kBits)),
+                        static_cast<long long>(fold_low(kBits)));
+}
+
+[[VERBENA_PCLMUL]] inline __m128i take(std::byte*& to, const std::byte*& from) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
+  to += kBlock;
+  from += kBlock;
+  return bytes;
+}
+
+/// What is left when fewer than four accumulators fit.
+[[VERBENA_PCLMUL]] std::uint32_t finish(__m128i block, std::byte* to, const std::byte* from,
+                                        std::size_t size) {
+  for (; size >= kBlock; size -= kBlock) block = fold(block, factors<128>(), take(to, from));
+  const std::uint32_t state = crc_of_block(block);
+  if (size == 0) return state;
+  std::memcpy(to, from, size);
+  return isal_crc32(state, to, size);
+}
+
+[[VERBENA_PCLMUL]] std::uint32_t copy_by_16(std::uint32_t state, ConstBytes head, std::byte* to,
+                                            const std::byte* from, std::size_t size) {
+  constexpr std::size_t kStep = 4 * kBlock;
+  if (size < kStep) return copy_plainly(state, head, to, from, size);
+  const Beginning begin = beginning(state, head);
+  __m128i a = fold(begin.block, factors<128>(), _mm_xor_si128(begin.added, take(to, from)));
+  __m128i b = take(to, from);
+  __m128i c = take(to, from);
+  __m128i d = take(to, from);
+  const __m128i far = factors<8 * kStep>();
+  for (size -= kStep; size >= kStep; size -= kStep) {
+    a = fold(a, far, take(to, from));
+    b = fold(b, far, take(to, from));
+    c = fold(c, far, take(to, from));
+    d = fold(d, far, take(to, from));
+  }
+  const __m128i near = factors<128>();
+  return finish(fold(fold(fold(a, near, b), near, c), near, d), to, from, size);
+}
+
+[[VERBENA_VPCLMUL]] inline __m512i fold(__m512i from, __m512i factors, __m512i onto) {
+  constexpr int kXorOfThree = 0x96;
+  return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(from, factors, 0x00),
+                                   _mm512_clmulepi64_epi128(from, factors, 0x11), onto,
+                                   kXorOfThree);
+}
+
+template <unsigned kBits>
+[[VERBENA_VPCLMUL]] inline __m512i wide_factors() {
+  constexpr auto kLow = static_cast<long long>(fold_low(kBits));
+  constexpr auto kHigh = static_cast<long long>(fold_high(kBits));
+  return _mm512_set4_epi64(kHigh, kLow, kHigh, kLow);
+}
+
+[[VERBENA_VPCLMUL]] inline __m512i take_wide(std::byte*& to, const std::byte*& from) {
+  const __m512i bytes = _mm512_loadu_si512(from);
+  _mm512_storeu_si512(to, bytes);
+  to += sizeof bytes;
+  from += sizeof bytes;
+  return bytes;
+}
+
+[[VERBENA_VPCLMUL]] std::uint32_t copy_by_64(std::uint32_t state, ConstBytes head, std::byte* to,
+                                             const std::byte* from, std::size_t size) {
+  constexpr std::size_t kWide = 64;
+  constexpr std::size_t kStep = 4 * kWide;
+  if (size < kStep) return copy_by_16(state, head, to, from, size);
+  const Beginning begin = beginning(state, head);
+  const __m128i before = fold(begin.block, factors<128>(), begin.added);
+  __m512i a = _mm512_xor_si512(_mm512_zextsi128_si512(before), take_wide(to, from));
+  __m512i b = take_wide(to, from);
+  __m512i c = take_wide(to, from);
+  __m512i d = take_wide(to, from);
+  const __m512i far = wide_factors<8 * kStep>();
+  for (size -= kStep; size >= kStep; size -= kStep) {
+    a = fold(a, far, take_wide(to, from));
+    b = fold(b, far, take_wide(to, from));
+    c = fold(c, far, take_wide(to, from));
+    d = fold(d, far, take_wide(to, from));
+  }
+  const __m512i near = wide_factors<8 * kWide>();
+  a = fold(fold(fold(a, near, b), near, c), near, d);
+  for (; size >= kWide; size -= kWide) a = fold(a, near, take_wide(to, from));
+  alignas(kWide) __m128i parts[kWide / kBlock];
+  _mm512_store_si512(parts, a);
+  __m128i last = fold(parts[2], factors<128>(), parts[3]);
+  last = fold(parts[1], factors<256>(), last);
+  last = fold(parts[0], factors<384>(), last);
+  return finish(last, to, from, size);
+}
+
+#endif
+
+}  // namespace
+
+// Made when it is asked for first: somebody's constructor may be earlier than this file's.
+std::span<const CopyCrc> copy_crc_ways() {
+  static const std::array ways{
+#if defined(__x86_64__)
+      CopyCrc{.name = "VPCLMULQDQ",
+              .usable = __builtin_cpu_supports("vpclmulqdq") &&
+                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("pclmul"),
+              .copy = copy_by_64},
+      CopyCrc{.name = "PCLMULQDQ",
+              .usable = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"),
+              .copy = copy_by_16},
+#endif
+      CopyCrc{.name = "isa-l", .usable = true, .copy = copy_plainly},
+  };
+  return ways;
+}
+
+std::uint32_t crc32(std::uint32_t state, ConstBytes bytes) {
+  return isal_crc32(state, bytes.data(), bytes.size());
+}
+
+std::uint32_t copy_crc32(std::uint32_t state, ConstBytes head, std::byte* to, const std::byte* from,
+                         std::size_t size) {
+  static const auto best = std::ranges::find_if(copy_crc_ways(), &CopyCrc::usable)->copy;
+  return best(state, head, to, from, size);
+}
+
+}  // namespace verbena::wire
