@@ -23,6 +23,7 @@ void add_run_command(CLI::App& app, Invocation& invocation);
 void add_env_command(CLI::App& app, Invocation& invocation);
 void add_devices_command(CLI::App& app, Invocation& invocation);
 void add_demo_command(CLI::App& app, Invocation& invocation);
+void add_bench_command(CLI::App& app, Invocation& invocation);
 void add_doctor_command(CLI::App& app, Invocation& invocation);
 void add_settings_command(CLI::App& app, Invocation& invocation);
 void add_counters_command(CLI::App& app, Invocation& invocation);

@@ -20,6 +20,7 @@ constexpr const char* kFooter = R"(Examples:
   verbena run ib_write_bw localhost            a server and its client
   verbena counters --qp                        what went over the wire, by queue pair
   verbena port down                            pull the cable while they run
+  verbena bench --quick                        how fast, beside others
 
 Settings are in ~/.config/verbena/verbena.toml and VERBENA_* variables (docs/settings.md).
 
@@ -44,6 +45,7 @@ int main(int argc, char** argv) {
   add_env_command(app, invocation);
   add_devices_command(app, invocation);
   add_demo_command(app, invocation);
+  add_bench_command(app, invocation);
   add_settings_command(app, invocation);
   add_doctor_command(app, invocation);
   add_counters_command(app, invocation);

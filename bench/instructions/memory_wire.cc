@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/instructions/memory_wire.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "nic/nic.h"
+
+namespace verbena::bench {
+
+namespace {
+
+/// Nobody waits for it.
+class Count final : public nic::Notifier {
+ public:
+  [[nodiscard]] int descriptor() const override { return -1; }
+  void signal() override { ++count_; }
+  [[nodiscard]] bool take() override {
+    const bool some = count_ > 0;
+    count_ -= some ? 1U : 0U;
+    return some;
+  }
+  [[nodiscard]] bool blocking() const override { return false; }
+
+ private:
+  unsigned count_ = 0;
+};
+
+}  // namespace
+
+void Inbox::put(const wire::Train& train, std::uint32_t index) {
+  VERBENA_CHECK(put_ - taken_ < kRoom);
+  Datagram& to = datagrams_[put_++ % kRoom];
+  const wire::TrainPacket packet = wire::packet_at(train, index);
+  to.identification = static_cast<std::uint16_t>(index);
+  to.path = *train.path;
+  to.size = wire::write_packet(train, packet, to.identification, to.bytes);
+}
+
+std::size_t Inbox::take(std::span<wire::Segment> segments) {
+  const std::size_t count = std::min(segments.size(), put_ - taken_);
+  for (wire::Segment& segment : segments.first(count)) {
+    const Datagram& from = datagrams_[taken_++ % kRoom];
+    segment = {.datagram = ConstBytes(from.bytes).first(from.size),
+               .path = from.path,
+               .position = from.identification,
+               .identification = from.identification};
+  }
+  return count;
+}
+
+std::size_t MemoryLink::send(std::span<const wire::Train> trains, Time) {
+  for (const wire::Train& train : trains) {
+    for (std::uint32_t i = 0; i < train.count; ++i) theirs_.put(train, i);
+  }
+  return trains.size();
+}
+
+std::size_t MemoryLink::receive(std::span<wire::Segment> segments, Time) {
+  return mine_.take(segments);
+}
+
+Result<nic::Attachment> MemoryHost::attach(const wire::Address&) {
+  const std::uint8_t place = attached_++;
+  VERBENA_CHECK(place < inboxes_.size());
+  return nic::Attachment{
+      .slot = static_cast<std::uint8_t>(place + 1),
+      .link = std::make_unique<MemoryLink>(inboxes_[place], inboxes_[1U - place])};
+}
+
+Result<std::unique_ptr<nic::Notifier>> MemoryHost::make_notifier() {
+  return std::make_unique<Count>();
+}
+
+nic::Waited MemoryHost::wait(const std::function<bool()>& ready, nic::Notifier*) {
+  for (unsigned i = 0; i < 10'000; ++i) {
+    if (ready()) return nic::Waited::kReady;
+    for (std::size_t which = 0; which < nics_.size(); ++which) drive(which);
+  }
+  return nic::Waited::kDeadlock;
+}
+
+void MemoryHost::drive(std::size_t which) { nics_.at(which)->progress(now(), 64); }
+
+}  // namespace verbena::bench

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// Where instructions are counted, by this name.
+extern "C" void verbena_measured(void (*step)(void*), void* context);
+
+namespace verbena::bench {
+
+/// Does `step` so often, measured behind the warm-up; `before` and `after` lead to it and away.
+template <typename Before, typename Step, typename After>
+void run_script(unsigned warm_up, unsigned times, Before before, Step step, After after) {
+  for (unsigned i = 0; i < warm_up + times; ++i) {
+    before();
+    if (i < warm_up) {
+      step();
+    } else {
+      verbena_measured([](void* context) { (*static_cast<Step*>(context))(); }, &step);
+    }
+    after();
+  }
+}
+
+// Each does one step `warm_up` times and then measures it so often. What it takes to come to the
+// step is not measured. A step that goes wrong ends the process.
+
+// The verbs, between two NICs on a network in memory, 64 bytes at a time.
+void post_send(unsigned warm_up, unsigned times);  ///< ibv_post_send, the packet's sending with it
+void post_receive(unsigned warm_up, unsigned times);  ///< ibv_post_recv
+void poll_empty(unsigned warm_up, unsigned times);    ///< ibv_poll_cq that finds nothing
+void poll_receive(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that takes a packet in
+void poll_send(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that takes its acknowledgement
+void train_place(unsigned warm_up,
+                 unsigned times);  ///< ibv_poll_cq that takes in a WRITE of 32 KiB
+
+// The UDP link on loopback, 62 packets of 1 KiB at once; the kernel's part is not counted.
+void train_send(unsigned warm_up, unsigned times);
+void train_receive(unsigned warm_up, unsigned times);  ///< and the check of each ICRC
+
+// The ICRC of one packet.
+void icrc_64(unsigned warm_up, unsigned times);
+void icrc_1024(unsigned warm_up, unsigned times);
+
+}  // namespace verbena::bench

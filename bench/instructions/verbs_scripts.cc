@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "bench/instructions/memory_wire.h"
+#include "bench/instructions/scripts.h"
+#include "compat/device_table.h"
+
+namespace verbena::bench {
+
+namespace {
+
+constexpr std::uint32_t kMessage = 64;
+constexpr std::uint32_t kLong = 32768;
+constexpr int kDepth = 64;
+constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+
+/// A device with one queue pair and one region.
+struct Side {
+  explicit Side(ibv_device* device) {
+    context = ibv_open_device(device);
+    VERBENA_CHECK(context != nullptr);
+    pd = ibv_alloc_pd(context);
+    cq = ibv_create_cq(context, 2 * kDepth, nullptr, nullptr, 0);
+    ibv_qp_init_attr init{};
+    init.send_cq = init.recv_cq = cq;
+    init.cap = {.max_send_wr = kDepth,
+                .max_recv_wr = kDepth,
+                .max_send_sge = 1,
+                .max_recv_sge = 1,
+                .max_inline_data = 0};
+    init.qp_type = IBV_QPT_RC;
+    qp = ibv_create_qp(pd, &init);
+    mr = ibv_reg_mr(pd, memory.data(), memory.size(), kAccess);
+    VERBENA_CHECK(qp != nullptr && mr != nullptr && ibv_query_gid(context, 1, 0, &gid) == 0);
+  }
+
+  void connect(const Side& peer) const {
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_INIT;
+    attr.port_num = 1;
+    attr.qp_access_flags = kAccess;
+    change(attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    attr.qp_state = IBV_QPS_RTR;
+    attr.path_mtu = IBV_MTU_1024;
+    attr.dest_qp_num = peer.qp->qp_num;
+    attr.max_dest_rd_atomic = 1;
+    attr.min_rnr_timer = 1;
+    attr.ah_attr.grh.dgid = peer.gid;
+    attr.ah_attr.grh.hop_limit = 64;
+    attr.ah_attr.is_global = 1;
+    attr.ah_attr.port_num = 1;
+    change(attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    attr.qp_state = IBV_QPS_RTS;
+    attr.timeout = 20;
+    attr.retry_cnt = attr.rnr_retry = 7;
+    attr.max_rd_atomic = 1;
+    change(attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+  }
+  void change(ibv_qp_attr& attr, int mask) const {
+    VERBENA_CHECK(ibv_modify_qp(qp, &attr, mask) == 0);
+  }
+
+  [[nodiscard]] ibv_sge piece(std::uint32_t length) {
+    return {.addr = reinterpret_cast<std::uintptr_t>(memory.data()),
+            .length = length,
+            .lkey = mr->lkey};
+  }
+  void receive() {
+    ibv_sge where = piece(kMessage);
+    ibv_recv_wr wr{.wr_id = 1, .next = nullptr, .sg_list = &where, .num_sge = 1};
+    ibv_recv_wr* bad = nullptr;
+    VERBENA_CHECK(ibv_post_recv(qp, &wr, &bad) == 0);
+  }
+  void send(ibv_wr_opcode opcode, std::uint32_t length, const Side& to) {
+    ibv_sge from = piece(length);
+    ibv_send_wr wr{};
+    wr.sg_list = &from;
+    wr.num_sge = 1;
+    wr.opcode = opcode;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.rdma.remote_addr = reinterpret_cast<std::uintptr_t>(to.memory.data());
+    wr.wr.rdma.rkey = to.mr->rkey;
+    ibv_send_wr* bad = nullptr;
+    VERBENA_CHECK(ibv_post_send(qp, &wr, &bad) == 0);
+  }
+  /// How many completions a poll took, each of a success.
+  int poll() const {
+    std::array<ibv_wc, 4> completions{};
+    const int count = ibv_poll_cq(cq, static_cast<int>(completions.size()), completions.data());
+    for (int i = 0; i < count; ++i)
+      VERBENA_CHECK(completions[static_cast<std::size_t>(i)].status == IBV_WC_SUCCESS);
+    VERBENA_CHECK(count >= 0);
+    return count;
+  }
+
+  std::vector<std::byte> memory = std::vector<std::byte>(65536);
+  ibv_context* context = nullptr;
+  ibv_pd* pd = nullptr;
+  ibv_cq* cq = nullptr;
+  ibv_qp* qp = nullptr;
+  ibv_mr* mr = nullptr;
+  ibv_gid gid{};
+};
+
+/// Two devices, which the process's end takes down.
+struct Pair {
+  Pair() {
+    std::array<compat::DeviceSpec, 2> specs;
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      specs[i].host = &host;
+      specs[i].config.name = "vrb" + std::to_string(i);
+      specs[i].config.address =
+          wire::Address::from_ipv4(0x7F000001 + static_cast<std::uint32_t>(i));
+      specs[i].config.guid = 1 + i;
+    }
+    compat::set_devices(specs);
+    ibv_device** list = ibv_get_device_list(nullptr);
+    a = new Side(list[0]);
+    b = new Side(list[1]);
+    a->connect(*b);
+    b->connect(*a);
+  }
+  /// Until both have had their completion.
+  void settle() const {
+    int left = expected;
+    for (int i = 0; left > 0; ++i) {
+      VERBENA_CHECK(i < 1000);
+      left -= a->poll() + b->poll();
+      host.drive(0);
+      host.drive(1);
+    }
+    VERBENA_CHECK(left == 0);
+  }
+
+  static inline MemoryHost& host = *new MemoryHost;
+  Side* a = nullptr;
+  Side* b = nullptr;
+  int expected = 2;  ///< completions that are still to come
+};
+
+}  // namespace
+
+void post_send(unsigned warm_up, unsigned times) {
+  const Pair pair;
+  run_script(
+      warm_up, times, [&] { pair.b->receive(); },
+      [&] { pair.a->send(IBV_WR_SEND, kMessage, *pair.b); }, [&] { pair.settle(); });
+}
+
+void post_receive(unsigned warm_up, unsigned times) {
+  const Pair pair;
+  run_script(
+      warm_up, times, [] {}, [&] { pair.b->receive(); },
+      [&] {
+        pair.a->send(IBV_WR_SEND, kMessage, *pair.b);
+        pair.settle();
+      });
+}
+
+void poll_empty(unsigned warm_up, unsigned times) {
+  const Pair pair;
+  run_script(warm_up, times, [] {}, [&] { VERBENA_CHECK(pair.a->poll() == 0); }, [] {});
+}
+
+void poll_receive(unsigned warm_up, unsigned times) {
+  Pair pair;
+  pair.expected = 1;
+  run_script(
+      warm_up, times,
+      [&] {
+        pair.b->receive();
+        pair.a->send(IBV_WR_SEND, kMessage, *pair.b);
+      },
+      [&] { VERBENA_CHECK(pair.b->poll() == 1); }, [&] { pair.settle(); });
+}
+
+void poll_send(unsigned warm_up, unsigned times) {
+  const Pair pair;
+  run_script(
+      warm_up, times,
+      [&] {
+        pair.b->receive();
+        pair.a->send(IBV_WR_SEND, kMessage, *pair.b);
+        while (pair.b->poll() == 0) {}
+        while (pair.b->poll() != 0) {}
+        Pair::host.drive(1);  // the acknowledgement leaves
+      },
+      [&] { VERBENA_CHECK(pair.a->poll() == 1); }, [] {});
+}
+
+void train_place(unsigned warm_up, unsigned times) {
+  Pair pair;
+  pair.expected = 1;
+  run_script(
+      warm_up, times, [&] { pair.a->send(IBV_WR_RDMA_WRITE, kLong, *pair.b); },
+      [&] { VERBENA_CHECK(pair.b->poll() == 0); }, [&] { pair.settle(); });
+}
+
+}  // namespace verbena::bench

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One datagram to and fro with sendto() and recvfrom(), both sides spinning on sockets that do not
+// block, or both asleep while they wait.
+#include <cerrno>
+#include <vector>
+
+#include "bench/limits/limits.h"
+#include "bench/limits/udp_socket.h"
+#include "bench/support/control.h"
+
+namespace verbena::bench {
+
+namespace {
+
+constexpr double kSecondsWithoutAnswer = 5;
+
+struct End {
+  UdpSocket socket;
+  std::vector<std::byte> message;
+
+  End(const UdpLoop& loop, const std::string& address, std::uint16_t port)
+      : socket(socket_address(address, port), loop.blocking ? 0 : SOCK_NONBLOCK),
+        message(loop.bytes) {
+    // Blocking receivers look up now and then, so that one whose peer died ends.
+    socket.set_timeout({.tv_sec = 0, .tv_usec = 500000});
+  }
+
+  /// False when nothing came at this look (or, blocking, for half a second).
+  bool receive(sockaddr_in& from) {
+    socklen_t size = sizeof from;
+    if (recvfrom(socket.get(), message.data(), message.size(), 0,
+                 reinterpret_cast<sockaddr*>(&from), &size) >= 0) {
+      return true;
+    }
+    if (errno != EAGAIN && errno != EINTR) give_up("recvfrom");
+    return false;
+  }
+  void send(const sockaddr_in& to) {
+    if (sendto(socket.get(), message.data(), message.size(), 0, generic(to), sizeof to) < 0)
+      give_up("sendto");
+  }
+};
+
+}  // namespace
+
+void serve_pingpong(const UdpLoop& loop) {
+  End end(loop, loop.address, loop.port);
+  const Control control = Control::serve(loop.address, loop.port);
+  control.meet();
+  sockaddr_in from{};
+  for (unsigned looks = 1;; ++looks) {
+    if (end.receive(from)) {
+      end.send(from);
+    } else if ((loop.blocking || looks % 65536 == 0) && control.readable()) {
+      return;
+    }
+  }
+}
+
+void pingpong(const UdpLoop& loop) {
+  const Control control = Control::join(loop.address, loop.port);
+  End end(loop, "0.0.0.0", 0);
+  const sockaddr_in there = socket_address(loop.address, loop.port);
+  control.meet();
+  std::vector<double> microseconds;
+  microseconds.reserve(1 << 20);
+  const auto begin = Clock::now();
+  double elapsed = 0;
+  while (elapsed < loop.seconds) {
+    const auto start = Clock::now();
+    end.send(there);
+    sockaddr_in from{};
+    while (!end.receive(from)) {
+      errno = ETIMEDOUT;
+      if (seconds_since(start) > kSecondsWithoutAnswer) give_up("no answer");
+    }
+    const auto now = Clock::now();
+    elapsed = std::chrono::duration<double>(now - begin).count();
+    if (elapsed > loop.seconds / 10)  // until then it warms up
+      microseconds.push_back(std::chrono::duration<double, std::micro>(now - start).count() / 2);
+  }
+  print_latencies(microseconds);
+}
+
+}  // namespace verbena::bench

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Datagrams one way, as fast as the sender can. What counts is what arrived, by the receiver's
+// clock: without flow control some of it is lost.
+#include <fmt/format.h>
+#include <netinet/udp.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "bench/limits/limits.h"
+#include "bench/limits/udp_socket.h"
+#include "bench/support/control.h"
+
+namespace verbena::bench {
+
+namespace {
+
+constexpr std::size_t kLargestDelivery = 65536;
+constexpr unsigned kLook = 16;  // deliveries between two looks at the clock
+
+struct Arrived {
+  std::size_t bytes = 0;
+  double seconds = 0;
+};
+
+/// Until the client has said that it is done and nothing comes any more.
+Arrived receive_all(const UdpSocket& socket, const Control& control) {
+  std::vector<std::byte> buffer(kLargestDelivery);
+  Arrived arrived;
+  Clock::time_point first{};
+  std::size_t bytes = 0;
+  for (unsigned count = 0;;) {
+    const ssize_t size = recv(socket.get(), buffer.data(), buffer.size(), 0);
+    if (size < 0 && errno != EAGAIN && errno != EINTR) give_up("recv");
+    if (size < 0 && control.readable()) break;
+    if (size < 0) continue;
+    if (count++ == 0) {
+      first = Clock::now();  // from here on, so this delivery does not count
+      continue;
+    }
+    bytes += static_cast<std::size_t>(size);
+    if (count % kLook == 0) arrived = {.bytes = bytes, .seconds = seconds_since(first)};
+  }
+  return arrived;
+}
+
+/// What the server counted.
+Arrived send_all(const UdpLoop& loop) {
+  const Control control = Control::join(loop.address, loop.port);
+  const UdpSocket socket(socket_address("0.0.0.0", 0));
+  if (loop.segments > 1) socket.set(SOL_UDP, UDP_SEGMENT, static_cast<int>(loop.bytes));
+  const sockaddr_in there = socket_address(loop.address, loop.port);
+  const std::vector<std::byte> message(loop.bytes * loop.segments);
+  control.meet();
+  (void)calls_per_second(loop.seconds, 16, [&] {
+    const auto* to = generic(there);
+    while (sendto(socket.get(), message.data(), message.size(), 0, to, sizeof there) < 0) {
+      if (errno != ENOBUFS && errno != EAGAIN && errno != EINTR) give_up("sendto");
+    }
+  });
+  control.send("done");
+  const std::string counted = control.receive();
+  const auto space = counted.find(' ');
+  if (space == std::string::npos) give_up("what the server counted");
+  return {.bytes = std::strtoull(counted.c_str(), nullptr, 10),
+          .seconds = std::strtod(counted.c_str() + space, nullptr)};
+}
+
+double bytes_per_second(const Arrived& arrived) {
+  errno = ENODATA;
+  if (arrived.bytes == 0 || !(arrived.seconds > 0)) give_up("nothing arrived");
+  return static_cast<double>(arrived.bytes) / arrived.seconds;
+}
+
+}  // namespace
+
+void serve_stream(const UdpLoop& loop) {
+  const UdpSocket socket(socket_address(loop.address, loop.port));
+  socket.set_timeout({.tv_sec = 0, .tv_usec = 50000});
+  if (loop.segments > 1) socket.set(SOL_UDP, UDP_GRO, 1);
+  const Control control = Control::serve(loop.address, loop.port);
+  control.meet();
+  const Arrived arrived = receive_all(socket, control);
+  (void)control.receive();
+  control.send(fmt::format("{} {}", arrived.bytes, arrived.seconds));
+}
+
+void stream(const UdpLoop& loop) { print_figure(bytes_per_second(send_all(loop)) / 1e9, "GB/s"); }
+
+void stream_rate(const UdpLoop& loop) {
+  print_figure(bytes_per_second(send_all(loop)) / static_cast<double>(loop.bytes) / 1e6, "M/s");
+}
+
+}  // namespace verbena::bench

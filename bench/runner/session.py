@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs measurements in rounds: each once a round, those that are compared next to each other."""
+import os
+import pathlib
+import shutil
+import tempfile
+
+import processes
+from figures import Figure, middle_quantiles, summary
+from hosts import LOOPBACK, VETH, NoHosts
+from catalogue import MIB, PATHS
+
+LONGEST = 90  # seconds, for one run of a measurement
+MAPPED_BYTES = 4 * MIB  # of a file that perftest maps: its buffer is twice a message
+
+
+class Missing(Exception):
+    """A program is not there."""
+
+
+class Session:
+    """What stays the same for all runs. `verbena` is the command; ours of bench/ are beside it."""
+
+    def __init__(self, verbena, cores, seconds, effort, hosts):
+        self.verbena = verbena
+        self.cores = cores
+        self.seconds = seconds
+        self.effort = effort  # what part of a measurement's iterations is done
+        self.hosts = hosts
+        self.scratch = tempfile.TemporaryDirectory(prefix="verbena-bench-", dir="/dev/shm")
+        # Dropping what the programs' own variables say would only hide a user's mistake, but ours
+        # must not count for the NIC under measurement.
+        self.environment = {name: value for name, value in os.environ.items()
+                            if not name.startswith("VERBENA_")}
+
+    def close(self):
+        self.hosts.close()
+        self.scratch.cleanup()
+
+    def find(self, measurement):
+        """The path of the measurement's program."""
+        name = measurement.client[0]
+        beside = pathlib.Path(self.verbena).parent / name
+        found = str(beside) if name.startswith("verbena-") and beside.exists() else shutil.which(name)
+        if not found:
+            raise Missing(f"there is no {name}" + (f"; as root: apt-get install {measurement.package}"
+                                                   if measurement.package else ""))
+        return found
+
+    def mapped_file(self, side):
+        path = pathlib.Path(self.scratch.name) / f"mapped{side}"
+        if not path.exists():
+            path.write_bytes(bytes(MAPPED_BYTES))
+        return path
+
+    def fill(self, measurement, words, side, port):
+        """The words of a side, 0 the server's and 1 the client's, with their places filled."""
+        values = {"{address}": VETH[0] if measurement.link else LOOPBACK, "{port}": str(port),
+                  "{seconds}": str(self.seconds_of(measurement)),
+                  "{count}": str(max(1000, int(measurement.count * self.effort))),
+                  "{mapped}": str(self.mapped_file(side))}
+        for place, value in values.items():
+            words = [word.replace(place, value) for word in words]
+        return words
+
+    def seconds_of(self, measurement):
+        """Programs of others take whole seconds."""
+        whole = not measurement.client[0].startswith("verbena-")
+        return max(1, round(self.seconds)) if whole else self.seconds
+
+    def command(self, measurement, side, port):
+        words = list(measurement.client if side == 1 else measurement.server)
+        words = [self.find(measurement), *self.fill(measurement, words[1:], side, port)]
+        if measurement.path:
+            address = VETH[side] if measurement.link else LOOPBACK
+            words = [self.verbena, "run", "--addr", address, *PATHS[measurement.path], "--", *words]
+        core = self.cores[side] if measurement.server else ",".join(self.cores)
+        words = ["taskset", "--cpu-list", core, *words]
+        return self.hosts.words(side, words) if measurement.link else words
+
+    def run(self, measurement):
+        """The measurement's Figure. Raises Missing, NoHosts, processes.Failed, and
+        ValueError for output that is not as it should be."""
+        self.find(measurement)
+        if measurement.link:
+            self.hosts.set_link(measurement.link)
+        environment = {**self.environment, **dict(measurement.environment)}
+        if not measurement.server:
+            return measurement.read(processes.run_alone(self.command(measurement, 1, 0), environment, LONGEST))
+        port = processes.free_port()
+        return measurement.read(processes.run_pair(
+            self.command(measurement, 0, port), self.command(measurement, 1, port), port, environment,
+            LONGEST, measurement.udp_server))
+
+
+class Results:
+    """Figures of each measurement, one a round, and why there are none."""
+
+    def __init__(self, measurements):
+        self.measurements = measurements
+        self.figures = {each.name: [] for each in measurements}
+        self.missing = {}  # by name: what is not there
+        self.failures = {}  # by name: how it failed last
+
+    def values(self):
+        return {name: [figure and figure.value for figure in figures]
+                for name, figures in self.figures.items()}
+
+    def as_json(self, measurement):
+        name = measurement.name
+        values = [figure and figure.value for figure in self.figures[name]]
+        result = {"title": measurement.title, "unit": measurement.unit, "rounds": values,
+                  **(summary(values) or {})}
+        quantiles = middle_quantiles([figure.quantiles for figure in self.figures[name] if figure])
+        if quantiles:
+            result["quantiles"] = quantiles
+        if measurement.point:
+            result["point"] = dict(zip(("plot", "series", "x"), measurement.point))
+        for key, table in (("missing", self.missing), ("failure", self.failures)):
+            if name in table:
+                result[key] = table[name]
+        return result
+
+
+def in_order(measurements, targets):
+    """Those that are compared come one after the other, the others behind."""
+    names = [name for target in targets for name in (target.ours, target.against)]
+    names += list(measurements)
+    return [measurements[name] for name in dict.fromkeys(names) if name in measurements]
+
+
+def run_rounds(session, results, rounds, progress):
+    """`progress` is told of each run: round, place, how many, the measurement, what came of it."""
+    count = len(results.measurements)
+    for number in range(1, rounds + 1):
+        for place, measurement in enumerate(results.measurements, 1):
+            figure = None
+            if measurement.name not in results.missing:
+                progress(number, place, count, measurement, None)
+                figure = run_once(session, results, measurement)
+                progress(number, place, count, measurement,
+                         figure or results.missing.get(measurement.name) or results.failures[measurement.name])
+            results.figures[measurement.name].append(figure)
+
+
+def run_once(session, results, measurement) -> Figure | None:
+    try:
+        return session.run(measurement)
+    except (Missing, NoHosts) as missing:
+        results.missing[measurement.name] = str(missing)
+    except (processes.Failed, ValueError, OSError) as failure:
+        results.failures[measurement.name] = str(failure)
+    return None

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of targets (bench/targets.toml), and whether they hold."""
+import dataclasses
+import re
+import statistics
+import tomllib
+
+from figures import ratios
+
+
+class WrongTargets(Exception):
+    """The table cannot be used as it is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    path: str
+    name: str
+    ours: str
+    against: str
+    operator: str  # ">=" or "<="
+    factor: float
+
+    def holds(self, ratio):
+        return ratio >= self.factor if self.operator == ">=" else ratio <= self.factor
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    target: Target
+    ratio: float | None  # the median of the rounds' ratios
+    spread: tuple  # the least and the largest of them
+    word: str  # "holds", "does not hold" or "not measured"
+
+
+ALTERNATIVES = re.compile(r"\{([^{}]+)\}")
+
+
+def chosen(text, which):
+    return ALTERNATIVES.sub(lambda found: found[1].split(",")[which], text)
+
+
+def _expanded(line):
+    """A line of the table for each of its alternatives, which are as many in all of its texts."""
+    texts = {key: line[key] for key in ("path", "name", "ours", "against")}
+    counts = {len(found.split(",")) for text in texts.values() for found in ALTERNATIVES.findall(text)}
+    if len(counts) > 1:
+        raise WrongTargets(f"{line['name']}: the alternatives differ in number")
+    for which in range(max(counts, default=1)):
+        yield {**line, **{key: chosen(text, which) for key, text in texts.items()}}
+
+
+def _target(line, known):
+    unknown = [line[side] for side in ("ours", "against") if line[side] not in known]
+    if unknown:
+        raise WrongTargets(f"{line['name']}: there is no measurement {unknown[0]}")
+    if ("at_least" in line) == ("at_most" in line):
+        raise WrongTargets(f"{line['name']}: wants either at_least or at_most")
+    operator, factor = (">=", line["at_least"]) if "at_least" in line else ("<=", line["at_most"])
+    name = re.sub(r"^(write|send|read)\b", lambda found: found[1].upper(), line["name"])
+    return Target(line["path"], name, line["ours"], line["against"], operator, float(factor))
+
+
+def load(text, known):
+    """The targets of the table, in its order; `known` are the measurements there are."""
+    try:
+        lines = tomllib.loads(text).get("target", [])
+        return [_target(each, known) for line in lines for each in _expanded(line)]
+    except (tomllib.TOMLDecodeError, KeyError) as error:
+        raise WrongTargets(f"the table of targets: {error}") from error
+
+
+def judge(target, values):
+    """`values` has each measurement's figures, one a round, None where there is none."""
+    rounds = ratios(values.get(target.ours, []), values.get(target.against, []))
+    if not rounds:
+        return Verdict(target, None, (), "not measured")
+    ratio = statistics.median(rounds)
+    return Verdict(target, ratio, (min(rounds), max(rounds)),
+                   "holds" if target.holds(ratio) else "does not hold")

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+import pathlib
+import unittest
+
+import targets
+from catalogue import measurements
+
+TABLE = pathlib.Path(__file__).resolve().parent.parent / "targets.toml"
+LINE = """[[target]]
+path = "loopback"
+name = "{write,send} beside it"
+ours = "ours.{write,send}"
+against = "peer"
+at_least = 2
+"""
+KNOWN = {"ours.write", "ours.send", "peer"}
+
+
+class Targets(unittest.TestCase):
+    def test_the_table_names_measurements_that_a_quick_run_has(self):
+        loaded = targets.load(TABLE.read_text(), measurements(curves=False))
+        self.assertGreater(len(loaded), 40)
+        self.assertEqual(len(loaded), len({(each.path, each.name) for each in loaded}))
+
+    def test_alternatives_are_lines_of_their_own(self):
+        loaded = targets.load(LINE, KNOWN)
+        self.assertEqual([(each.name, each.ours, each.against) for each in loaded],
+                         [("WRITE beside it", "ours.write", "peer"), ("SEND beside it", "ours.send", "peer")])
+
+    def test_wrong_tables_are_told(self):
+        for wrong in ("[[target]", LINE.replace('"peer"', '"nobody"'), LINE.replace("at_least", "at_worst"),
+                      LINE + "at_most = 3\n", LINE.replace('against = "peer"\n', ""),
+                      LINE.replace("beside it", "{a,b,c}")):
+            with self.subTest(wrong), self.assertRaises(targets.WrongTargets):
+                targets.load(wrong, KNOWN)
+
+    def test_a_verdict_is_that_of_the_rounds_median(self):
+        target = targets.load(LINE, KNOWN)[0]
+        verdict = targets.judge(target, {"ours.write": [2.0, 30.0, 3.0], "peer": [1.0, 10.0, 2.0]})
+        self.assertEqual((verdict.ratio, verdict.spread, verdict.word), (2.0, (1.5, 3.0), "holds"))
+        verdict = targets.judge(target, {"ours.write": [2.0, 3.0], "peer": [1.0, 3.0]})
+        self.assertEqual(verdict.word, "does not hold")
+
+    def test_at_most(self):
+        target = targets.load(LINE.replace("at_least", "at_most"), KNOWN)[0]
+        self.assertEqual(targets.judge(target, {"ours.write": [2.0], "peer": [1.0]}).word, "holds")
+        self.assertEqual(targets.judge(target, {"ours.write": [2.1], "peer": [1.0]}).word, "does not hold")
+
+    def test_what_was_not_measured_is_said(self):
+        target = targets.load(LINE, KNOWN)[0]
+        for values in ({}, {"ours.write": [1.0]}, {"ours.write": [None], "peer": [1.0]}):
+            verdict = targets.judge(target, values)
+            self.assertEqual((verdict.word, verdict.ratio), ("not measured", None))
+
+
+if __name__ == "__main__":
+    unittest.main()
