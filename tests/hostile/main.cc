@@ -2,12 +2,15 @@
 //
 // A peer that forges packets; tests/hostile/run starts it with what the victim has told.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "hostile/attacks.h"
 #include "hostile/sender.h"
@@ -22,8 +25,8 @@ struct Options {
   Target target{};
   std::uint64_t count = 1'000'000;
   std::uint64_t seed = 1;
-  double seconds = 0;  ///< a flood lasts at least so long
-  double rate = 0;     ///< of a flood, packets a second; 0: as many as it can send
+  double seconds = 0;   ///< a flood lasts at least so long
+  double gigabits = 0;  ///< a second, of the wire that a flood comes by; 0: as many as it can send
   bool list = false;
 };
 
@@ -31,7 +34,7 @@ constexpr const char* kFooter = R"(ATTACK is a flood's name, or
   dropped      every field of every header wrong in turn, none of which may matter
   allowed      odd fields that are allowed
   walk         opcodes and PSNs at random
-  refused:N    the Nth request that must be refused
+  refused:N    a flood of the Nth request that must be refused, which only the first one is
 
 Prints one line of JSON: what was sent, what was answered. Exit status 0, 1 when the packets cannot
 be sent, 2 for wrong usage.)";
@@ -44,8 +47,8 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--to", options.to, "the victim's address");
   app.add_option("--count", options.count, "packets of a flood or walk");
   app.add_option("--seconds", options.seconds, "that a flood lasts at least");
-  app.add_option("--rate", options.rate,
-                 "of a flood, packets a second (default: as fast as it can)")
+  app.add_option("--gigabits", options.gigabits,
+                 "a second, of the Ethernet that a flood fills (default: as fast as it can)")
       ->check(CLI::PositiveNumber);
   app.add_option("--seed", options.seed, "of what is random");
   app.add_option("--qpn", target.qp_number, "the victim's queue pair, connected to --from");
@@ -75,16 +78,56 @@ void print_list() {
 
 using Clock = std::chrono::steady_clock;
 
-void send_flood(const Flood& flood, const Options& options, Forge& forge, Sender& sender) {
+using Seconds = std::chrono::duration<double>;
+
+/// The datagrams of a flood, by their index.
+using Make = std::function<Datagram(Forge& forge, std::uint64_t index)>;
+
+/// As many as it can, each forged for itself.
+void send_full_rate(const Make& make, const Options& options, Forge& forge, Sender& sender) {
   constexpr std::uint64_t kBetweenLooks = 1024;
-  using Seconds = std::chrono::duration<double>;
+  const auto end = Clock::now() + Seconds(options.seconds);
+  for (std::uint64_t i = 0; i < options.count || Clock::now() < end; i += kBetweenLooks) {
+    for (std::uint64_t j = i; j < i + kBetweenLooks; ++j) sender.send(make(forge, j));
+  }
+}
+
+/// How long a run takes on a wire, all that Ethernet adds to it included.
+Seconds on_wire(const Run& run, double gigabits) {
+  constexpr std::size_t kHeaders = 14 + 20 + 8 + 4;  // Ethernet's, IPv4's, UDP's, and the FCS
+  constexpr std::size_t kShortest = 64;
+  constexpr std::size_t kBetween = 8 + 12;  // preamble and gap
+  const std::size_t frame = std::max<std::size_t>(run.segment() + kHeaders, kShortest);
+  return Seconds(static_cast<double>((frame + kBetween) * run.count() * 8) / (gigabits * 1e9));
+}
+
+/// Forges first and sends that over and over: who sends from elsewhere, over a wire, takes nothing
+/// of this machine's processors.
+void send_over_wire(const Make& make, const Options& options, Forge& forge, Sender& sender) {
+  constexpr std::uint64_t kForged = 65536;
+  std::vector<Run> runs(1);
+  for (std::uint64_t i = 0; i < kForged; ++i) {
+    const Datagram datagram = make(forge, i);
+    if (!runs.back().takes(datagram)) runs.emplace_back();
+    runs.back().add(datagram, sender.path());
+  }
   const auto start = Clock::now();
   const auto end = start + Seconds(options.seconds);
-  for (std::uint64_t i = 0; i < options.count || Clock::now() < end; i += kBetweenLooks) {
-    if (options.rate > 0)
-      std::this_thread::sleep_until(start + Seconds(static_cast<double>(i) / options.rate));
-    for (std::uint64_t j = i; j < i + kBetweenLooks; ++j) sender.send(flood.make(forge, j));
+  Seconds busy{};
+  std::uint64_t sent = 0;
+  for (std::size_t i = 0; sent < options.count || Clock::now() < end; ++i) {
+    const Run& run = runs[i % runs.size()];
+    // A sleep is longer than a run takes, so some go together.
+    if (i % 16 == 0) std::this_thread::sleep_until(start + busy);
+    sender.send(run);
+    sent += run.count();
+    busy += on_wire(run, options.gigabits);
   }
+}
+
+void send_flood(const Make& make, const Options& options, Forge& forge, Sender& sender) {
+  if (options.gigabits > 0) return send_over_wire(make, options, forge, sender);
+  send_full_rate(make, options, forge, sender);
 }
 
 /// False when there is no such attack.
@@ -92,15 +135,14 @@ bool attack(const Options& options, Forge& forge, Sender& sender) {
   const Send send = [&sender](const Datagram& datagram) { sender.send(datagram); };
   for (const auto& some : {floods(), connection_floods()}) {
     for (const Flood& flood : some) {
-      if (flood.name != options.attack) continue;
-      send_flood(flood, options, forge, sender);
-      return true;
+      if (flood.name == options.attack) return send_flood(flood.make, options, forge, sender), true;
     }
   }
   for (std::size_t i = 0; i < refused().size(); ++i) {
     if (options.attack != "refused:" + std::to_string(i)) continue;
-    send(Forge::datagram(refused()[i].make(forge)));
-    return true;
+    const Datagram request = Forge::datagram(refused()[i].make(forge));
+    const auto make = [&request](Forge&, std::uint64_t) { return request; };
+    return send_flood(make, options, forge, sender), true;
   }
   if (options.attack == "dropped") return send_dropped(forge, send), true;
   if (options.attack == "allowed") return send_allowed(forge, send), true;

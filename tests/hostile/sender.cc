@@ -20,6 +20,28 @@ constexpr int kAnswerBuffer = 4 << 20;
 
 }  // namespace
 
+bool Run::takes(const Datagram& datagram) const {
+  return count_ == 0 || (datagram.size == segment_ && count_ < link::kMaxSendSegments &&
+                         bytes_.size() + datagram.size <= link::kMaxSendBytes);
+}
+
+void Run::add(const Datagram& datagram, const wire::Path& path) {
+  const std::size_t before = bytes_.size();
+  bytes_.insert(bytes_.end(), datagram.bytes.begin(), datagram.bytes.begin() + datagram.size);
+  if (datagram.right_icrc && datagram.size >= wire::kIcrcSize) {
+    std::byte* const to = bytes_.data() + before;
+    const std::size_t covered = datagram.size - wire::kIcrcSize;
+    wire::store_icrc(to + covered, wire::icrc(path, count_, ConstBytes(to, covered)));
+  }
+  segment_ = static_cast<std::uint16_t>(datagram.size);
+  ++count_;
+}
+
+void Run::clear() {
+  bytes_.clear();
+  count_ = 0;
+}
+
 Result<Sender> Sender::create(const wire::Path& path) {
   sys::OwnedFd socket =
       VERBENA_TRY(link::open_udp_socket(path.source, 0, link::Sharing::kExclusive));
@@ -31,53 +53,43 @@ Result<Sender> Sender::create(const wire::Path& path) {
 }
 
 Sender::Sender(const wire::Path& path, sys::OwnedFd socket, sys::OwnedFd answers)
-    : path_(path),
-      socket_(std::move(socket)),
-      answers_(std::move(answers)),
-      staging_(link::kMaxSendBytes) {}
+    : path_(path), socket_(std::move(socket)), answers_(std::move(answers)) {}
 
 void Sender::send(const Datagram& datagram) {
-  if (datagram.size != segment_ || count_ == link::kMaxSendSegments ||
-      staged_ + datagram.size > staging_.size()) {
-    flush();
-    segment_ = datagram.size;
-  }
-  std::byte* const to = staging_.data() + staged_;
-  std::memcpy(to, datagram.bytes.data(), datagram.size);
-  if (datagram.right_icrc && datagram.size >= wire::kIcrcSize) {
-    const std::size_t covered = datagram.size - wire::kIcrcSize;
-    wire::store_icrc(to + covered, wire::icrc(path_, count_, ConstBytes(to, covered)));
-  }
-  staged_ += datagram.size;
-  ++count_;
+  if (!waiting_.takes(datagram)) flush();
+  waiting_.add(datagram, path_);
 }
 
 void Sender::flush() {
-  if (count_ == 0) return;
+  if (waiting_.count() == 0) return;
+  send(waiting_);
+  waiting_.clear();
+}
+
+void Sender::send(const Run& run) {
   const link::SocketAddress to(path_.destination, wire::kRoceUdpPort, 0);
-  iovec piece{.iov_base = staging_.data(), .iov_len = staged_};
+  iovec piece{.iov_base = const_cast<std::byte*>(run.bytes().data()),
+              .iov_len = run.bytes().size()};
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(std::uint16_t))> control{};
   msghdr message{};
   message.msg_name = const_cast<sockaddr*>(to.get());
   message.msg_namelen = to.size();
   message.msg_iov = &piece;
   message.msg_iovlen = 1;
-  if (count_ > 1) {
+  if (run.count() > 1) {
     message.msg_control = control.data();
     message.msg_controllen = control.size();
     cmsghdr* const header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = IPPROTO_UDP;
     header->cmsg_type = UDP_SEGMENT;
     header->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
-    const auto size = static_cast<std::uint16_t>(segment_);
+    const std::uint16_t size = run.segment();
     std::memcpy(CMSG_DATA(header), &size, sizeof size);
   }
   if (sys::sendmsg(socket_.get(), &message, MSG_NOSIGNAL) >= 0) {
-    counts_.packets += count_;
-    counts_.bytes += staged_;
+    counts_.packets += run.count();
+    counts_.bytes += run.bytes().size();
   }
-  staged_ = 0;
-  count_ = 0;
   count_answers();
 }
 

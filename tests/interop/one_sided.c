@@ -10,5 +10,5 @@ const char* __tsan_default_suppressions(void) {  // NOLINT(readability-identifie
   return "race:verbena::engine::Responder::execute_write\n"
          "race:verbena::engine::Responder::execute_atomic\n"
          "race:verbena::engine::present\n"
-         "race:verbena::wire::copy_payload\n";
+         "race:verbena::wire::(anonymous namespace)::gather<\n";
 }

@@ -10,9 +10,11 @@
 //   verbs_cm loop ADDRESS COUNT
 //     connects and disconnects in one process, and prints what is left and how fast it was, beside
 //     TCP
+//   verbs_cm ece ADDRESS
+//     an enhanced connection in one process, and one that is refused: each side prints what the
+//     other one says of it
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
@@ -23,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "interop/in_use.h"
 #include "interop/verbs_loop.h"
 
 #define PATIENCE_MS 2000
@@ -178,23 +181,6 @@ static double seconds_now(void) {
   return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static unsigned descriptors(void) {
-  unsigned count = 0;
-  DIR* const folder = opendir("/proc/self/fd");
-  need(folder != NULL, "opendir");
-  while (readdir(folder) != NULL) ++count;
-  closedir(folder);
-  return count;
-}
-
-static long resident_kib(void) {
-  long pages = 0;
-  FILE* const file = fopen("/proc/self/statm", "r");
-  need(file != NULL && fscanf(file, "%*s %ld", &pages) == 1, "/proc/self/statm");
-  fclose(file);
-  return pages * (sysconf(_SC_PAGESIZE) / 1024);
-}
-
 struct ends {
   struct rdma_event_channel* server_channel;
   struct rdma_event_channel* client_channel;
@@ -252,22 +238,92 @@ static int run_loop(struct sockaddr_storage address, unsigned count) {
 
   const unsigned warm = count / 10 + 1;
   for (unsigned i = 0; i < warm; ++i) connect_once(&ends);
-  const unsigned descriptors_before = descriptors();
-  const long resident_before = resident_kib();
+  const struct in_use before = count_in_use(listener->verbs);
   const double start = seconds_now();
   for (unsigned i = 0; i < count; ++i) connect_once(&ends);
   const double took = seconds_now() - start;
-  printf("%u connections: descriptors %u, then %u; memory %ld KiB, then %ld KiB\n", count,
-         descriptors_before, descriptors(), resident_before, resident_kib());
+  const struct in_use after = count_in_use(listener->verbs);
+  printf(
+      "%u connections: ids %u, then %u; queue pairs %u, then %u; descriptors %u, then %u; memory "
+      "%ld "
+      "KiB, then %ld KiB\n",
+      count, before.ids, after.ids, before.queue_pairs, after.queue_pairs, before.descriptors,
+      after.descriptors, before.resident_kib, after.resident_kib);
   printf("rdma_cm: %.0f connections a second; TCP: %.0f\n", count / took, tcp_rate(address, count));
-  const bool kept = descriptors() == descriptors_before;
-  const long grown = resident_kib() - resident_before;
   destroy(listener);
   rdma_destroy_event_channel(ends.server_channel);
   rdma_destroy_event_channel(ends.client_channel);
-  if (!kept) die("descriptors are left");
+  if (after.ids != before.ids) die("ids are left");
+  if (after.queue_pairs != before.queue_pairs) die("queue pairs are left");
+  if (after.descriptors != before.descriptors) die("descriptors are left");
+  const long grown = after.resident_kib - before.resident_kib;
   if (grown > 4096) die("memory has grown by %ld KiB", grown);
   printf("passed: loop\n");
+  return 0;
+}
+
+// Enhanced connections are for programs with queue pairs of their own; these name some that are
+// nobody's, as nothing is sent on them.
+
+enum { kVendor = 0x0A0B0C, kAsked = 0x11, kAnswered = 0x22, kVendorOptionNotSupported = 35 };
+
+static struct rdma_conn_param own_queue_pair(uint32_t number) {
+  return (struct rdma_conn_param){.qp_num = number, .retry_count = 7, .rnr_retry_count = 7};
+}
+
+static void offer(struct rdma_cm_id* id, uint32_t options) {
+  struct ibv_ece ece = {.vendor_id = kVendor, .options = options};
+  need(rdma_set_local_ece(id, &ece) == 0, "rdma_set_local_ece");
+}
+
+static void see_offer(struct rdma_cm_id* id, uint32_t options, const char* who) {
+  struct ibv_ece ece = {0};
+  need(rdma_get_remote_ece(id, &ece) == 0, "rdma_get_remote_ece");
+  printf("%s: vendor 0x%06x, options 0x%x\n", who, ece.vendor_id, ece.options);
+  if (ece.vendor_id != kVendor || ece.options != options) die("%s is told something else", who);
+}
+
+// The client's id; the server's is put where `server` points.
+static struct rdma_cm_id* ask_enhanced(const struct ends* ends, struct rdma_cm_id** server) {
+  struct rdma_cm_id* const client = route_to(ends->client_channel, ends->address);
+  struct rdma_conn_param parameters = own_queue_pair(1000);
+  offer(client, kAsked);
+  need(rdma_connect(client, &parameters) == 0, "rdma_connect");
+  *server = expect(ends->server_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+  see_offer(*server, kAsked, "the server");
+  return client;
+}
+
+static int run_enhanced(struct sockaddr_storage address) {
+  struct ends ends = {rdma_create_event_channel(), rdma_create_event_channel(), address};
+  need(ends.server_channel != NULL && ends.client_channel != NULL, "rdma_create_event_channel");
+  struct rdma_cm_id* const listener = listener_at(ends.server_channel, address);
+  memcpy(&ends.address, rdma_get_local_addr(listener), sizeof(struct sockaddr_in6));
+
+  struct rdma_cm_id* server = NULL;
+  struct rdma_cm_id* client = ask_enhanced(&ends, &server);
+  struct rdma_conn_param parameters = own_queue_pair(1001);
+  offer(server, kAnswered);
+  need(rdma_accept(server, &parameters) == 0, "rdma_accept");
+  expect(ends.client_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+  see_offer(client, kAnswered, "the client");
+  need(rdma_establish(client) == 0, "rdma_establish");
+  expect(ends.server_channel, RDMA_CM_EVENT_ESTABLISHED);
+  destroy(client);
+  destroy(server);
+
+  client = ask_enhanced(&ends, &server);
+  need(rdma_reject_ece(server, NULL, 0) == 0, "rdma_reject_ece");
+  struct rdma_cm_event* const event = next_event(ends.client_channel);
+  if (event->event != RDMA_CM_EVENT_REJECTED || event->status != kVendorOptionNotSupported)
+    die("%s, status %d, in place of a refusal", rdma_event_str(event->event), event->status);
+  rdma_ack_cm_event(event);
+  destroy(client);
+  destroy(server);
+  destroy(listener);
+  rdma_destroy_event_channel(ends.server_channel);
+  rdma_destroy_event_channel(ends.client_channel);
+  printf("passed: ece\n");
   return 0;
 }
 
@@ -280,9 +336,10 @@ int main(int argc, char** argv) {
     return run_connecter(address_of(argv[2], argv[3]), argc > 4 ? argv[4] : "");
   if (strcmp(what, "loop") == 0 && argc == 4)
     return run_loop(address_of(argv[2], "0"), (unsigned)strtoul(argv[3], NULL, 10));
+  if (strcmp(what, "ece") == 0 && argc == 3) return run_enhanced(address_of(argv[2], "0"));
   fprintf(
       stderr,
       "usage: verbs_cm listen ADDRESS PORT COUNT [reject] | connect ADDRESS PORT [die | leave] | "
-      "loop ADDRESS COUNT\n");
+      "loop ADDRESS COUNT | ece ADDRESS\n");
   return 2;
 }

@@ -19,10 +19,6 @@ void die(const char* format, ...) {
   exit(1);
 }
 
-void need(int good, const char* what) {
-  if (!good) die("%s failed", what);
-}
-
 struct ibv_context* loop_open_device(void) {
   int count = 0;
   struct ibv_device** list = ibv_get_device_list(&count);

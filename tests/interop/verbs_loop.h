@@ -21,7 +21,9 @@ struct loop {
 };
 
 __attribute__((noreturn, format(printf, 1, 2))) void die(const char* format, ...);
-void need(int good, const char* what);
+static inline void need(int good, const char* what) {
+  if (!good) die("%s failed", what);
+}
 
 // The first device; null and errno when it cannot be opened.
 struct ibv_context* loop_open_device(void);
