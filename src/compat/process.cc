@@ -12,7 +12,6 @@
 #include "compat/file_tree.h"
 #include "compat/open_contexts.h"
 #include "compat/rdma_cm/agent.h"
-#include "compat/rdma_cm/device_file.h"
 
 namespace verbena::compat {
 
@@ -51,7 +50,7 @@ void after_fork_in_child() {
 /// What a device and the kernel would do for a process that ends.
 void at_exit() {
   flush_contexts();
-  leave_rdma_cm();
+  rdma_cm::leave();
 }
 
 }  // namespace

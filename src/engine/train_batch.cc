@@ -11,7 +11,6 @@
 namespace verbena::engine {
 namespace {
 
-constexpr std::size_t kTail = 64;  // one cache line
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 constexpr std::size_t kPage = 4096;  ///< the smallest that memory goes away by
 
@@ -112,23 +111,41 @@ bool present(ConstBytes bytes) {
 
 namespace {
 
+template <typename Unit>
+void store_unit(std::byte*& to, ConstBytes& data) {
+  Unit unit = 0;
+  std::memcpy(&unit, data.data(), sizeof unit);
+  touch_word(to);
+  std::atomic_ref(*reinterpret_cast<Unit*>(to)).store(unit, std::memory_order_release);
+  to += sizeof unit;
+  data = data.subspan(sizeof unit);
+}
+
+/// Writes each byte once, in order, in the largest aligned units. memcpy writes some twice (16
+/// bytes even all), and in between a program that polls may have used what came and put something
+/// else there: rsockets' ring was seen to get its old place back, and to overwrite what nobody had
+/// read.
+void store_once(std::byte* to, ConstBytes data) {
+  const auto odd = [&to](std::size_t size) {
+    return (reinterpret_cast<std::uintptr_t>(to) & size) != 0;
+  };
+  if (odd(1) && !data.empty()) store_unit<std::uint8_t>(to, data);
+  if (odd(2) && data.size() >= 2) store_unit<std::uint16_t>(to, data);
+  if (odd(4) && data.size() >= 4) store_unit<std::uint32_t>(to, data);
+  while (data.size() >= kWord) store_unit<std::uint64_t>(to, data);
+  if (data.size() >= 4) store_unit<std::uint32_t>(to, data);
+  if (data.size() >= 2) store_unit<std::uint16_t>(to, data);
+  if (!data.empty()) store_unit<std::uint8_t>(to, data);
+}
+
 void store(std::byte* to, ConstBytes data) {
-  const auto address = reinterpret_cast<std::uintptr_t>(to);
-  if (data.size() == kWord && address % kWord == 0) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, data.data(), kWord);
-    touch_word(to);
-    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(to)).store(word, std::memory_order_release);
-    return;
-  }
-  if (data.size() > kTail) {
-    const std::size_t front = data.size() - kTail;
+  if (data.size() > kPolled) {
+    const std::size_t front = data.size() - kPolled;
     wire::copy_bytes(to, data.data(), front);
-    std::atomic_thread_fence(std::memory_order_release);
     to += front;
     data = data.subspan(front);
   }
-  if (!data.empty()) std::memmove(to, data.data(), data.size());
+  store_once(to, data);
 }
 
 }  // namespace

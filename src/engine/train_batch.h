@@ -76,9 +76,10 @@ class TrainBatch {
                                                             std::span<const Sge> pieces,
                                                             std::uint32_t access, std::uint32_t pd);
 
-/// Copies so that the last bytes become visible last, for programs that poll memory, and an aligned
-/// word in one move. False when memory there is missing or may not be written; some bytes may have
-/// been placed.
+/// Copies so that the last bytes become visible last, for programs that poll memory: each of the
+/// last kPolled is written once and in order, aligned words in one move. False when memory there is
+/// missing or may not be written; some bytes may have been placed.
 [[nodiscard]] bool place(std::byte* to, ConstBytes data);
+inline constexpr std::size_t kPolled = 64;  ///< one cache line
 
 }  // namespace verbena::engine

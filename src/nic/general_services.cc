@@ -66,6 +66,12 @@ void GeneralServices::raise_fatal() {
   if (!fatal_.exchange(true)) surroundings_.notify();
 }
 
+// Who drives hands on within progress(), so that nothing is on its way when the mutex is free.
+void GeneralServices::withdraw() {
+  const std::scoped_lock lock(mutex_);
+  withdrawn_ = true;
+}
+
 std::optional<cm::Event> GeneralServices::next_event() {
   const std::scoped_lock lock(mutex_);
   if (events_.empty()) return std::nullopt;
@@ -79,6 +85,7 @@ Progress GeneralServices::progress(Time now, std::uint32_t budget) {
   bool told = false;
   {
     const std::scoped_lock lock(mutex_);
+    if (withdrawn_) return done;
     if (alarm_.due(now)) {
       manager_.handle_timeout(now);
       done.worked = true;

@@ -61,9 +61,13 @@ class GeneralServices final : public Driven {
   template <typename Work>
   auto ask(Work&& work) {
     const std::scoped_lock lock(mutex_);
+    withdrawn_ = false;
     const Finish finish{*this, surroundings_.clock()};
     return std::forward<Work>(work)(manager_, finish.now);
   }
+  /// At the process's end: nothing more is read when this returns, and what was read for others is
+  /// theirs, so that it is not lost with this process. Until somebody asks for something again.
+  void withdraw();
   /// What programs are to be told, in order.
   [[nodiscard]] std::optional<cm::Event> next_event();
 
@@ -117,6 +121,7 @@ class GeneralServices final : public Driven {
   std::uint32_t next_psn_ = 0;
   Time burst_began_{};
   unsigned sent_in_burst_ = 0;
+  bool withdrawn_ = false;
   std::array<wire::Segment, kTurn> segments_{};
 };
 

@@ -302,6 +302,22 @@ TEST_F(QueuePair1, WhoStopsWithThePortsKeepsNobodyFromBeingFound) {
   EXPECT_TRUE(part.services->ports().bind(Part::entry(7474)));
 }
 
+TEST_F(QueuePair1, WhoWithdrawsLeavesWhatComesToOthers) {
+  constexpr auto kAt = "127.77.20.13";
+  Part leaving(*host_, kAt);
+  leaving.listen(7475);
+  leaving.services->withdraw();
+  Part from(*host_, kAt);
+  Part to(*host_, kAt);
+  to.listen();
+  from.connect(kAt, wire::service_id(kPort.space, 7475));
+  for (int i = 0; i < 20; ++i) meet(from, to, kAt);
+  EXPECT_FALSE(leaving.services->next_event());
+  // What it is asked for makes it read again.
+  leaving.services->ask([](cm::Manager&, Time) { return 0; });
+  leaving.expect(EventKind::kRequested);
+}
+
 TEST_F(QueuePair1, WhileThePortIsDownNothingComes) {
   Part from(*host_, "127.77.20.7");
   Part to(*host_, "127.77.20.8", 2);

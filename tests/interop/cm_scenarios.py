@@ -39,12 +39,14 @@ def nobody_listens(stage, factor):
 
 
 def refused(stage, factor):
-    port = port_of(stage)
-    server = listener(stage, port, 1, "reject")
-    client = connecter(stage, port)
-    Stage.ended(client, ENDS, "the client")
-    stage.see(client, f'REJECTED, status {REFUSED}, "not today"', "the client")
-    Stage.ended(server, ENDS, "the listener")
+    """Who refuses ends at once, and what it said arrives all the same."""
+    for _ in range(10 * factor):
+        port = port_of(stage)
+        server = listener(stage, port, 1, "reject")
+        client = connecter(stage, port)
+        Stage.ended(client, ENDS, "the client")
+        stage.see(client, f'REJECTED, status {REFUSED}, "not today"', "the client")
+        Stage.ended(server, ENDS, "the listener")
 
 
 def killed_listener(stage, factor):

@@ -136,7 +136,7 @@ void renew_after_fork(Agent& agent) {
   agent.multicasts = {};
 }
 
-void end_connections() {
+void leave() {
   Agent& the_agent = agent();
   std::unique_lock lock(the_agent, std::try_to_lock);
   // Whoever drives may have it just now, or who exits may for ever.
@@ -147,6 +147,7 @@ void end_connections() {
   if (!lock || the_agent.generation != process_generation()) return;
   const auto connected = [](const Id& id) { return id.connection != 0; };
   for (Id* const id : the_agent.ids.select(connected)) abandon_connection(*id);
+  for (const auto& port : the_agent.ports) port->services->withdraw();
 }
 
 void close_services() {

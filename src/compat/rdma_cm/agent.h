@@ -84,9 +84,10 @@ void take_events(Agent& agent);
 
 /// In a forked child all that the parent had is left as it is.
 void renew_after_fork(Agent& agent);
-/// At the process's end, as the kernel closes the device then: peers hear that it is over. Nothing
-/// when somebody keeps the lock, who may be the one that exits. Without the lock.
-void end_connections();
+/// At the process's end, as the kernel closes the device then: peers hear that it is over, and what
+/// comes for other processes is left to them. Nothing when somebody keeps the lock, who may be the
+/// one that exits. Without the lock.
+void leave();
 /// For tests: closes the devices' services, when no file is open. Without the lock.
 void close_services();
 

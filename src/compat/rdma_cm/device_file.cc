@@ -165,8 +165,4 @@ bool has_datagram_ids() {
   return !agent.ids.select(is_one).empty();
 }
 
-void leave_rdma_cm() {
-  if (marked.load() != 0) rdma_cm::end_connections();
-}
-
 }  // namespace verbena::compat

@@ -29,8 +29,5 @@ namespace verbena::compat {
 void close_rdma_cm(int fd);
 /// Whether the program has an id for datagrams (RDMA_PS_UDP) that is bound to a device.
 [[nodiscard]] bool has_datagram_ids();
-/// The process exits: peers of what it left open hear that it is over. Nothing where all is closed:
-/// a thread that uses what another one closed may exit as well, and be quicker.
-void leave_rdma_cm();
 
 }  // namespace verbena::compat
