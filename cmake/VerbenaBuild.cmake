@@ -25,8 +25,12 @@ if(VERBENA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
                           "${VERBENA_CCACHE}"
                   RESULT_VARIABLE ccache_status OUTPUT_QUIET ERROR_QUIET)
   if(ccache_status EQUAL 0)
-    set(CMAKE_C_COMPILER_LAUNCHER "${VERBENA_CCACHE}")
-    set(CMAKE_CXX_COMPILER_LAUNCHER "${VERBENA_CCACHE}")
+    set(launcher "${VERBENA_CCACHE}")
+    if(VERBENA_PCH)  # else it does not look at what uses a precompiled header
+      list(PREPEND launcher env CCACHE_SLOPPINESS=pch_defines,time_macros)
+    endif()
+    set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   endif()
 endif()
 
@@ -35,7 +39,9 @@ add_library(verbena_flags INTERFACE)
 target_compile_options(verbena_flags INTERFACE
   -Wall -Wextra -Wshadow -Wconversion -Werror
   # clang counts sign conversions under -Wconversion, GCC does not: one rule for both.
-  $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion>)
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion>
+  # The same precompiled header is the same file, whenever it was made (for ccache).
+  $<$<AND:$<BOOL:${VERBENA_PCH}>,$<COMPILE_LANGUAGE:CXX>>:SHELL:-Xclang\ -fno-pch-timestamp>)
 # Rooms compiled for both ways of linking: as a whole where a target asks for it, else as ever.
 if(VERBENA_LTO)
   target_link_options(verbena_flags INTERFACE

@@ -14,17 +14,18 @@ function(verbena_add_rooms)
   endforeach()
 endfunction()
 
-# verbena_room(NAME [LABEL unit] [SERIAL] [DEPENDS room...] [LIBS target...] [TEST_LIBS target...]
-#              [EXCLUDE file...])
+# verbena_room(NAME [LABEL unit] [SERIAL] [COLD] [DEPENDS room...] [LIBS target...]
+#              [TEST_LIBS target...] [EXCLUDE file...])
 #
 # Builds from the current folder, by the names of its files:
 #   *.cc             static library verbena_NAME (main.cc and EXCLUDE are left out)
 #   *_test.cc        bin/NAME_test, one GoogleTest binary, one ctest with that LABEL
 #   x_fuzz.cc        corpus replay as a ctest; with VERBENA_FUZZ also bin/NAME_x_fuzz
-# SERIAL is for tests that live in real time: no other test runs beside them.
+# SERIAL is for tests that live in real time: no other test runs beside them. COLD is for sources whose
+# speed is no matter: they are built the quick way, as tests are.
 # The folder's parent is the include root: #include "NAME/file.h".
 function(verbena_room name)
-  cmake_parse_arguments(PARSE_ARGV 1 room "SERIAL" "LABEL" "DEPENDS;LIBS;TEST_LIBS;EXCLUDE")
+  cmake_parse_arguments(PARSE_ARGV 1 room "SERIAL;COLD" "LABEL" "DEPENDS;LIBS;TEST_LIBS;EXCLUDE")
   if(NOT room_LABEL)
     set(room_LABEL unit)
   endif()
@@ -42,6 +43,11 @@ function(verbena_room name)
   if(sources)
     add_library(verbena_${name} STATIC ${sources})
     target_link_libraries(verbena_${name} PRIVATE verbena_flags)
+    if(room_COLD)
+      _verbena_build_quickly(verbena_${name})
+    else()
+      _verbena_precompile(verbena_${name} verbena_base precompiled.h)
+    endif()
     if(VERBENA_LTO)
       target_compile_options(verbena_${name} PRIVATE -flto=auto -ffat-lto-objects)
     endif()
@@ -64,6 +70,23 @@ function(verbena_room name)
   endif()
 endfunction()
 
+# Sanitizers (all with clang) make optimizing take long.
+function(_verbena_build_quickly target)
+  target_compile_options(${target} PRIVATE
+    $<$<CONFIG:RelWithDebInfo>:$<IF:$<CXX_COMPILER_ID:Clang>,-O0,-O1> -g1>)
+endfunction()
+
+# Where VERBENA_PCH is on, all share what the first of their kind precompiles: same flags, same headers.
+function(_verbena_precompile target first header)
+  if(NOT VERBENA_PCH)
+    return()
+  elseif(target STREQUAL first)
+    target_precompile_headers(${target} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/${header}")
+  elseif(TARGET ${first})
+    target_precompile_headers(${target} REUSE_FROM ${first})
+  endif()
+endfunction()
+
 # One ctest for each binary: starting a process per case would cost more than the cases do.
 # The report says how many cases ran.
 function(_verbena_room_tests name label sources libs)
@@ -71,9 +94,10 @@ function(_verbena_room_tests name label sources libs)
     return()
   endif()
   add_executable(${name}_test ${sources})
-  target_compile_options(${name}_test PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1 -g1>)  # quicker to build
+  _verbena_build_quickly(${name}_test)
   target_link_libraries(${name}_test PRIVATE
     verbena_flags verbena_${name} ${libs} GTest::gmock GTest::gtest GTest::gtest_main)
+  _verbena_precompile(${name}_test base_test precompiled_test.h)
   add_test(NAME ${name}_test
            COMMAND ${name}_test "--gtest_output=json:${CMAKE_BINARY_DIR}/reports/${name}_test.json")
   set_tests_properties(${name}_test PROPERTIES LABELS ${label} TIMEOUT 600)
