@@ -32,9 +32,10 @@ def check_capture(file, build, path_mtu, *options):
     # Payloads are data. Left to guess, tshark finds them malformed now and then: as RPC over RDMA what
     # is too short for it, as some protocol over Ethernet two bytes that name it before the padding;
     # rxe's as well as ours.
-    shark = subprocess.run(["tshark", "-d", "infiniband,data",
-                            "-o", "infiniband.try_heuristic_first:FALSE", "-r", str(file),
-                            "-Y", "!infiniband || _ws.malformed"], capture_output=True, text=True)
+    shark = subprocess.run(["tshark", "--disable-heuristic", "rpcrdma_infiniband",
+                            "-d", "infiniband,data", "-o", "infiniband.try_heuristic_first:FALSE",
+                            "-r", str(file), "-Y", "!infiniband || _ws.malformed"],
+                           capture_output=True, text=True)
     if shark.returncode or shark.stdout:
         problems.append(f"tshark says:\n{shark.stdout[:2000]}{shark.stderr[:2000]}")
     return problems, checked.stdout
