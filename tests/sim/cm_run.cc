@@ -56,7 +56,8 @@ class CmRun {
     Stage stage = Stage::kNone;
     std::vector<std::uint32_t> qps{};  ///< that a server answered with: a REP may come late
     bool was_up = false;
-    Time up_at{};  ///< of a client
+    bool patient = false;  ///< a server whom the client asked to wait with repeating its REP
+    Time up_at{};          ///< of a client
   };
   struct Attempt {
     std::array<End, 2> ends{};  ///< client, server
@@ -364,8 +365,9 @@ void CmRun::notice_data(std::size_t number, std::size_t side) {
 
 void CmRun::end(std::size_t number, std::size_t side) {
   End& end = attempts_[number].ends[side];
+  const End& server = attempts_[number].ends[1];
   if (reachable_ && side == 0 && end.was_up && now_ - end.up_at > kSurely &&
-      attempts_[number].ends[1].stage == Stage::kAccepts)
+      server.stage == Stage::kAccepts && !server.patient)
     return fail(fmt::format("attempt {}: the server never hears that the client is ready", number));
   if (random_.below(10) == 0) return let_go(number, side);
   const bool answers = end.stage == Stage::kEnded;
@@ -405,9 +407,18 @@ void CmRun::carry(const cm::Outgoing& datagram) {
   const auto from = datagram.path.source.ipv4() - address_of(0).ipv4();
   const auto to = datagram.path.destination.ipv4() - address_of(0).ipv4();
   if (from >= plan_.processes || to >= plan_.processes) return fail("a datagram goes astray");
+  const auto said = wire::parse_cm(datagram.mad);
+  if (!said) return fail("a manager writes what no manager can read");
   if (trace_.prints())
-    trace_.line(now_, fmt::format("p{} -> p{}", from, to), "{}",
-                wire::to_string(*wire::parse_cm(datagram.mad)));
+    trace_.line(now_, fmt::format("p{} -> p{}", from, to), "{}", wire::to_string(*said));
+  if (const auto* delay = std::get_if<wire::CmMra>(&said->message);
+      delay != nullptr && delay->subject == wire::CmSubject::kRep) {
+    const auto asked = processes_[to].ends.find(delay->remote_id);
+    if (asked != processes_[to].ends.end()) {
+      const auto [number, side] = asked->second;
+      attempts_[number].ends[side].patient = true;
+    }
+  }
   const auto cut = cut_until_.find(std::minmax<std::size_t>(from, to));
   if (random_.chance_ppm(plan_.drop_ppm) || (cut != cut_until_.end() && now_ < cut->second)) {
     ++report_.lost;

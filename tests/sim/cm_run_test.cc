@@ -24,6 +24,12 @@ TEST(CmRun, WhoConnectsIsConnectedOrToldWhyNot) {
   EXPECT_GE(sum.lost, 1000U);
 }
 
+/// Its client asks the server to wait for 69 s and is ready at once; its RTU and the REP that comes
+/// again are both lost.
+TEST(CmRun, AServerThatWasAskedToWaitMayHearLate) {
+  EXPECT_EQ(run_cm(make_cm_plan(80001784)).failure, "");
+}
+
 TEST(CmRun, ARequestMayComeAgainBehindItsEnd) {
   EXPECT_EQ(run_cm(make_cm_plan(20002336)).failure, "");
 }
