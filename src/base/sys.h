@@ -59,6 +59,12 @@ inline ssize_t sendto(int fd, const void* from, std::size_t size, int flags,
                       const sockaddr* address, socklen_t address_size) {
   return ::syscall(SYS_sendto, fd, from, size, flags, address, address_size);
 }
+inline ssize_t send(int fd, const void* from, std::size_t size, int flags) {
+  return sendto(fd, from, size, flags, nullptr, 0);
+}
+inline ssize_t recv(int fd, void* to, std::size_t size, int flags) {
+  return ::syscall(SYS_recvfrom, fd, to, size, flags, nullptr, nullptr);
+}
 inline ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   return ::syscall(SYS_sendmsg, fd, message, flags);
 }

@@ -67,6 +67,7 @@ Result<std::vector<DeviceSpec>> live_devices() {
   the_live.options.capture_file = settings.pcap;
   the_live.options.faults = settings.faults;
   the_live.options.ethernet = settings.ethernet;
+  the_live.options.same_host = settings.same_host;
   the_live.options.roce_v1 = settings.nic.roce_v1;
   nic::Host* const host = VERBENA_TRY(make_host(the_live));
 

@@ -20,7 +20,7 @@ namespace verbena::link {
 /// expected to have written (`nic.md`, Trains): the packet's position in the batch that the kernel
 /// delivered, the source's previous identification + 1, 0. kStrict takes no other; kSolve then asks
 /// which identification would make the ICRC right and takes it, which leaves 16 of 32 bits of
-/// check; kOff takes everything. Where the link saw the identification only that one counts, in
+/// check; kOff takes everything. What came undamaged by its way is not looked at. Where the link saw the identification only that one counts, in
 /// kSolve too.
 ///
 /// Threads: none; it belongs to its shard, as the link does. Memory: fixed.
@@ -52,6 +52,7 @@ class IcrcCheck final : public wire::IcrcVerifier {
   };
   static constexpr std::size_t kSources = 64;
 
+  [[nodiscard]] bool takes_all(const wire::Segment& segment) const;
   template <typename Finish>
   [[nodiscard]] bool judge(const wire::Segment& segment, Finish finish);
   [[nodiscard]] bool explains(const wire::Segment& segment, std::uint32_t computed,

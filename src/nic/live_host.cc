@@ -17,6 +17,7 @@
 #include "link/local_address.h"
 #include "link/roce_v1.h"
 #include "link/send_batch.h"
+#include "link/shm.h"
 #include "nic/eventfd_notifier.h"
 #include "nic/fabric.h"
 #include "nic/fabric_ports.h"
@@ -26,6 +27,7 @@
 #include "nic/general_services.h"
 #include "nic/nic.h"
 #include "nic/runner.h"
+#include "nic/same_host.h"
 #include "nic/segment_uplink.h"
 #include "nic/slot_groups.h"
 #include "nic/stray_link.h"
@@ -45,6 +47,7 @@ class DrivenNic final : public Driven {
  public:
   explicit DrivenNic(Nic& nic) : nic_(nic) {}
   Progress progress(Time now, std::uint32_t budget) override { return nic_.progress(now, budget); }
+  [[nodiscard]] bool may_sleep(Time now) override { return nic_.may_sleep(now); }
   [[nodiscard]] std::optional<Time> next_timeout() const override { return nic_.next_timeout(); }
   [[nodiscard]] std::span<const int> descriptors() const override { return nic_.descriptors(); }
   [[nodiscard]] bool polled(Time now) const override { return nic_.polled(now); }
@@ -76,6 +79,7 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
   std::optional<link::FaultPlan> faults{};
   std::shared_ptr<link::CaptureFile> capture{};
   ForkLedger ledger;
+  SameHost near{ledger};
   Runner runner;
 
   /// Guards the rest. Held while an address is joined or left: a process has a fabric's directory
@@ -92,6 +96,10 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
 
   // Tenants.
   void port_changed(const Fabric& fabric) override;
+  [[nodiscard]] Result<void> open_channel(const SlotPair& pair,
+                                          std::vector<sys::OwnedFd> descriptors) override {
+    return near.accept(pair, std::move(descriptors));
+  }
   [[nodiscard]] std::size_t queue_pairs(const Fabric& fabric, std::uint32_t above,
                                         std::span<QueuePairReport> to) override;
 
@@ -109,6 +117,9 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
   /// Puts upon the link of a slot what the options want upon each.
   [[nodiscard]] std::unique_ptr<link::Link> dressed(std::unique_ptr<link::Link> link,
                                                     std::uint8_t slot, engine::Counters& counters);
+  /// Puts shared memory beside the link of a slot, where the options want it.
+  [[nodiscard]] Result<void> connect_same_host(const wire::Address& address,
+                                               Attachment& attachment);
   void release(GeneralServices& gone);
   [[nodiscard]] Fabric::Slot guarded(Fabric::Slot slot);
   [[nodiscard]] Result<std::unique_ptr<link::Link>> open_roce_v1(const Fabric::Joined& joined);
@@ -275,7 +286,20 @@ Result<Attachment> LiveHost::attach(const wire::Address& address) {
   }
   attachment.link =
       impl_->dressed(std::move(attachment.link), attachment.slot, *attachment.counters);
+  VERBENA_TRY(impl_->connect_same_host(address, attachment));
   return attachment;
+}
+
+Result<void> LiveHost::Impl::connect_same_host(const wire::Address& address,
+                                               Attachment& attachment) {
+  if (!options.same_host || options.roce_v1 || faults || capture) return {};
+  const auto channels = VERBENA_TRY(link::ShmChannels::create());
+  attachment.link = std::make_unique<link::ShmLink>(std::move(attachment.link), channels);
+  near.add(address, attachment.slot, channels);
+  attachment.meet = [this, slot = attachment.slot](const wire::Path& path, std::uint32_t peer) {
+    return near.meet(path, slot, peer);
+  };
+  return {};
 }
 
 Result<std::unique_ptr<GeneralServices>> LiveHost::open_general_services(

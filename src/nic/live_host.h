@@ -25,6 +25,9 @@ struct LiveHostOptions {
   std::string faults{};
   /// Packets go in frames of the addresses' interfaces, as RoCEv1 (`link/roce_v1.h`).
   bool roce_v1 = false;
+  /// Packets to processes of this user on this machine go through shared memory, unless they are
+  /// to be captured or disturbed.
+  bool same_host = false;
   /// The interface that raw packets go to; empty for the machine's own segment.
   std::string ethernet{};
 };

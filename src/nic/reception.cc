@@ -114,6 +114,8 @@ bool Reception::answer_request(int guest, const Request& request,
       return reply(guest, receptionist_.add_pool(request.gid, std::move(pool)));
     }
     case Request::Kind::kLook: receptionist_.look(); return reply(guest, Reply{});
+    case Request::Kind::kChannel:
+      return reply(guest, receptionist_.open_channel(request.pair, std::move(descriptors)));
     case Request::Kind::kQueuePairs: break;
     default: return false;
   }

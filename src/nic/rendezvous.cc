@@ -180,6 +180,11 @@ Result<void> Caller::look() {
   return {};
 }
 
+Result<void> Caller::offer(const SlotPair& pair, std::span<const int> descriptors) {
+  VERBENA_TRY(ask({.kind = Request::Kind::kChannel, .pair = pair}, descriptors));
+  return {};
+}
+
 Result<std::vector<QueuePairReport>> Caller::queue_pairs(std::uint32_t above) {
   return VERBENA_TRY(ask({.kind = Request::Kind::kQueuePairs, .above = above})).reports;
 }

@@ -241,6 +241,7 @@ Time Runner::work(Entry& entry, Time now, Progress& done) {
       }
       const bool stream = entry.last_work != Time::min() && now - entry.last_work < kStayAwake;
       if (stream && !lately) return kAtOnce;
+      if (!entry.driven->may_sleep(now)) continue;
       const std::optional<Time> next = entry.driven->next_timeout();
       if (!next) return kNever;
       return std::max(*next, now + kShortestSleep);

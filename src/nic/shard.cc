@@ -62,6 +62,7 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
       events_(events),
       held_events_(held_events),
       wake_(std::move(wake)),
+      meet_(std::move(attachment.meet)),
       next_number_(static_cast<std::uint32_t>(seed % kNumbers)),
       up_(attachment.port.up) {
   engine_.set_own_addresses(attachment.port.gids);
@@ -116,6 +117,13 @@ Progress Shard::progress(Time now, std::uint32_t budget) {
         static_cast<std::uint32_t>(std::min<std::size_t>(left, std::max<std::size_t>(received, 1)));
   }
   return done;
+}
+
+bool Shard::may_sleep(Time now) {
+  if (!gate_.try_enter()) return false;
+  const bool armed = link_->arm();
+  static_cast<void>(leave(now, Acks::kSend));  // the host looks at next_timeout() after this
+  return armed;
 }
 
 void Shard::look(Time now) {
@@ -223,8 +231,12 @@ void Shard::detach(QueuePair& qp, const wire::Address& group, Time now) {
   run(now, [&] { engine_.detach(*qp.transport, group); });
 }
 
-Result<void> Shard::modify(QueuePair& qp, const engine::QpAttributes& attributes,
-                           std::uint32_t mask, Time now) {
+Result<void> Shard::modify(QueuePair& qp, const engine::QpAttributes& wanted, std::uint32_t mask,
+                           Time now) {
+  engine::QpAttributes attributes = wanted;
+  constexpr std::uint32_t kWhere = engine::kMaskPath | engine::kMaskDestinationQp;
+  if (meet_ && (mask & kWhere) == kWhere)
+    attributes.path.channel = meet_(attributes.path, attributes.destination_qp);
   return change(now, [&] {
     const auto stopped = qp.stop_posting();
     auto modified = engine_.modify(*qp.transport, attributes, mask, now);

@@ -63,6 +63,9 @@ class Shard {
   /// Turns until nothing comes and nothing goes, at most `budget` datagrams; for the host, which is
   /// not woken by it.
   Progress progress(Time now, std::uint32_t budget);
+  /// Before the host sleeps on the descriptors: as link::Link::arm(). False, too, while somebody else
+  /// drives.
+  [[nodiscard]] bool may_sleep(Time now);
   /// Turns until nothing comes, a bounded number of times: before a thread goes to sleep.
   void look(Time now);
 
@@ -84,7 +87,8 @@ class Shard {
   /// As engine::Engine's.
   void attach(QueuePair& qp, const wire::Address& group, Time now);
   void detach(QueuePair& qp, const wire::Address& group, Time now);
-  [[nodiscard]] Result<void> modify(QueuePair& qp, const engine::QpAttributes& attributes,
+  /// The way to the peer is chosen here, and stays the same.
+  [[nodiscard]] Result<void> modify(QueuePair& qp, const engine::QpAttributes& wanted,
                                     std::uint32_t mask, Time now);
   [[nodiscard]] engine::QpAttributes attributes(const QueuePair& qp, Time now);
   /// Learns what the engine did to the queue pair's state.
@@ -150,6 +154,7 @@ class Shard {
   AsyncEvents& events_;
   HeldEvents& held_events_;  ///< the NIC's: whichever shard is driven gives out what is due
   std::function<void()> wake_;
+  decltype(Attachment::meet) meet_;
   Gate gate_;
   Alarm alarm_;
   std::atomic<bool> overruns_{false};

@@ -53,6 +53,9 @@ struct Path {
   std::uint8_t hop_limit = 64;
   std::uint32_t flow_label = 0;  ///< IPv6 and GRH only, 20 bits
   bool roce_v1 = false;          ///< a GRH, straight in the Ethernet frame
+  /// A way that the link has beside the network's, by its number; 0: the network. Nothing of it
+  /// stands on the wire.
+  std::uint16_t channel = 0;
 
   bool operator==(const Path&) const = default;
 };

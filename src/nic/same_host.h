@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/result.h"
+#include "base/sys.h"
+#include "link/shm.h"
+#include "nic/fork_ledger.h"
+#include "nic/slot_pair.h"
+#include "wire/address.h"
+
+namespace verbena::nic {
+
+
+/// Which peers of this process's slots are on the same machine, and the channels to them.
+///
+/// Whoever connects first makes both rings and hands them to the peer, by the socket at which the
+/// holder of a slot answers (`nic/rendezvous.h`): only a process of the same user, in the same
+/// network namespace and of the same version is met. Who has died is found out by the hang-up of
+/// the channel's bell when the next queue pair connects to its slot.
+///
+/// Threads: all calls from any thread; meet() blocks for 50 ms when the peer is stopped.
+class SameHost {
+ public:
+  explicit SameHost(ForkLedger& ledger) : ledger_(ledger) {}
+
+  /// A slot of this process, whose link uses the channels.
+  void add(const wire::Address& address, std::uint8_t slot,
+           const std::shared_ptr<link::ShmChannels>& channels);
+  /// The number of the channel for a queue pair at `slot` whose peer the path leads to, for
+  /// `wire::Path::channel`; 0 where there is none, which is the network.
+  [[nodiscard]] std::uint16_t meet(const wire::Path& path, std::uint8_t slot,
+                                   std::uint32_t destination_qp);
+  /// What another process offers, for a slot of this one: the ring that it reads, the one that it
+  /// writes, and its bell's other end.
+  [[nodiscard]] Result<void> accept(const SlotPair& pair, std::vector<sys::OwnedFd> descriptors);
+
+ private:
+  /// One side's half of a channel, on its way.
+  struct Half {
+    link::RingMemory out;
+    link::RingMemory in;
+    sys::OwnedFd bell;
+  };
+  struct Met {
+    std::weak_ptr<const LedgerFd> bell{};  ///< the link has it
+    std::uint16_t number = 0;
+  };
+  using Slot = std::pair<wire::Address, std::uint8_t>;
+
+  [[nodiscard]] std::uint16_t known(const SlotPair& pair);
+  [[nodiscard]] Result<std::uint16_t> introduce(const SlotPair& pair);
+  [[nodiscard]] Result<std::uint16_t> open(const SlotPair& pair, Half half);
+
+  ForkLedger& ledger_;
+  std::mutex mutex_;  ///< guards the rest; not held while another process is asked
+  std::map<Slot, std::weak_ptr<link::ShmChannels>> slots_;
+  std::map<SlotPair, Met> met_;
+};
+
+}  // namespace verbena::nic

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/same_host.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include "nic/live_host.h"
+#include "nic/test_end.h"
+
+namespace verbena::nic {
+namespace {
+
+using engine::Completion;
+using engine::SendOpcode;
+using engine::Status;
+using testing::address;
+using testing::End;
+
+Completion await(const End& end, CompletionQueue* cq) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (std::chrono::steady_clock::now() < until) {
+    const auto completions = end.poll(cq);
+    if (!completions.empty()) return completions.front();
+  }
+  ADD_FAILURE() << "no completion";
+  return {};
+}
+
+/// Waits without polling, so that whoever sends has to wake the NIC's runner.
+Completion await_asleep(const End& end, CompletionQueue* cq) {
+  std::vector<Completion> completions;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (completions.empty() && std::chrono::steady_clock::now() < until) {
+    EXPECT_TRUE(end.nic->arm(cq, false));
+    completions = end.poll(cq);
+    if (!completions.empty()) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    completions = end.poll(cq);
+  }
+  EXPECT_FALSE(completions.empty());
+  return completions.empty() ? Completion{} : completions.front();
+}
+
+std::uint16_t channel_of(const End& end) { return end.nic->query_qp(end.qp).path.channel; }
+
+class SameHostTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<LiveHost> host_ = LiveHost::create({.same_host = true}).value();
+};
+
+TEST_F(SameHostTest, QueuePairsOfOneMachineMeet) {
+  End a(*host_, "127.77.30.1");
+  End b(*host_, "127.77.30.2");
+  testing::connect(a, b);
+  EXPECT_NE(channel_of(a), 0);
+  EXPECT_NE(channel_of(b), 0);
+  for (int i = 0; i < 200; ++i) {
+    const auto length = static_cast<std::uint32_t>(i * 300);
+    std::ranges::fill(a.memory, static_cast<std::byte>(i + 1));
+    ASSERT_TRUE(b.receive(21, {b.piece(0, length)}));
+    ASSERT_TRUE(a.send({.id = 11, .opcode = SendOpcode::kSend}, {a.piece(0, length)}));
+    EXPECT_EQ(await(b, b.receive_cq).byte_count, length);
+    EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+    EXPECT_EQ(std::ranges::count(b.memory, static_cast<std::byte>(i + 1)), length);
+  }
+  // Both read what the other one has.
+  for (const auto& [reader, owner] : {std::pair{&a, &b}, {&b, &a}}) {
+    std::ranges::fill(owner->memory, std::byte{0x77});
+    ASSERT_TRUE(reader->send({.id = 12,
+                              .opcode = SendOpcode::kRead,
+                              .remote_address = owner->base(),
+                              .rkey = owner->region->key},
+                             {reader->piece(0, 60'000)}));
+    EXPECT_EQ(await(*reader, reader->send_cq).status, Status::kSuccess);
+    EXPECT_EQ(std::ranges::count(reader->memory, std::byte{0x77}),
+              reader == &b ? 65'536 : 60'000);
+  }
+}
+
+TEST_F(SameHostTest, AQueuePairMeetsAnotherOneOfItsSlot) {
+  End a(*host_, "127.77.30.3");
+  testing::connect(a, a);
+  EXPECT_NE(channel_of(a), 0);
+  ASSERT_TRUE(a.receive(21, {a.piece(0, 100)}));
+  ASSERT_TRUE(a.send({.id = 11, .opcode = SendOpcode::kSend}, {a.piece(200, 100)}));
+  EXPECT_EQ(await(a, a.receive_cq).byte_count, 100U);
+  EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+}
+
+TEST_F(SameHostTest, WhoSleepsIsWoken) {
+  End a(*host_, "127.77.30.4");
+  End b(*host_, "127.77.30.5");
+  testing::connect(a, b);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(b.receive(21, {b.piece(0, 64)}));
+    std::this_thread::sleep_for(std::chrono::milliseconds(i));
+    ASSERT_TRUE(a.send({.id = 11, .opcode = SendOpcode::kSend}, {a.piece(0, 64)}));
+    EXPECT_EQ(await_asleep(b, b.receive_cq).byte_count, 64U);
+    EXPECT_EQ(await_asleep(a, a.send_cq).status, Status::kSuccess);
+  }
+}
+
+TEST_F(SameHostTest, WhoDoesNotTakePartIsReachedByTheNetwork) {
+  End a(*host_, "127.77.30.6");
+  const wire::Path nobody{.source = address("127.77.30.6"), .destination = address("127.77.30.7")};
+  ForkLedger ledger;
+  SameHost alone(ledger);
+  EXPECT_EQ(alone.meet(nobody, 1, 1U << 18), 0);
+  // Somebody is there, but the slot has no link that takes channels.
+  const wire::Path itself{.source = nobody.source, .destination = nobody.source};
+  EXPECT_EQ(alone.meet(itself, 1, a.nic->number(a.qp)), 0);
+}
+
+class Offers : public ::testing::Test {
+ protected:
+  std::vector<sys::OwnedFd> offer() {
+    std::vector<sys::OwnedFd> descriptors;
+    for (int i = 0; i < 2; ++i)
+      descriptors.push_back(std::move(link::RingMemory::create().value().descriptor));
+    std::array<int, 2> ends{};
+    EXPECT_EQ(sys::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+                              ends.data()),
+              0);
+    descriptors.emplace_back(ends[0]);
+    other_ = sys::OwnedFd(ends[1]);
+    return descriptors;
+  }
+
+  ForkLedger ledger_;
+  SameHost near_{ledger_};
+  std::shared_ptr<link::ShmChannels> channels_ = link::ShmChannels::create().value();
+  const SlotPair pair_{.own = address("127.77.30.8"),
+                       .peer = address("127.77.30.9"),
+                       .own_slot = 3,
+                       .peer_slot = 4};
+  sys::OwnedFd other_;
+};
+
+TEST_F(Offers, AreTakenForSlotsOfOurs) {
+  EXPECT_FALSE(near_.accept(pair_, offer()));
+  near_.add(pair_.own, pair_.own_slot, channels_);
+  EXPECT_TRUE(near_.accept(pair_, offer()));
+  const wire::Path path{.source = pair_.own, .destination = pair_.peer};
+  EXPECT_NE(near_.meet(path, pair_.own_slot, std::uint32_t{pair_.peer_slot} << 18), 0);
+  // The peer has gone, and nobody is there in its place.
+  other_.reset();
+  EXPECT_EQ(near_.meet(path, pair_.own_slot, std::uint32_t{pair_.peer_slot} << 18), 0);
+}
+
+TEST_F(Offers, ThatAreNoneAreRefused) {
+  near_.add(pair_.own, pair_.own_slot, channels_);
+  auto few = offer();
+  few.pop_back();
+  EXPECT_FALSE(near_.accept(pair_, std::move(few)));
+  auto swapped = offer();
+  std::swap(swapped[0], swapped[2]);
+  EXPECT_FALSE(near_.accept(pair_, std::move(swapped)));
+  auto no_ring = offer();
+  no_ring[1] = sys::OwnedFd(sys::memfd_create("ring", MFD_CLOEXEC));
+  EXPECT_FALSE(near_.accept(pair_, std::move(no_ring)));
+  auto stream = offer();
+  stream[2] = sys::OwnedFd(sys::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_FALSE(near_.accept(pair_, std::move(stream)));
+}
+
+}  // namespace
+}  // namespace verbena::nic

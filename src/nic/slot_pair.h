@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+#include "wire/address.h"
+
+namespace verbena::nic {
+
+/// Two slots of this machine, as the process sees them that has the first.
+struct SlotPair {
+  wire::Address own{};
+  wire::Address peer{};
+  std::uint8_t own_slot = 0;
+  std::uint8_t peer_slot = 0;
+
+  [[nodiscard]] SlotPair from_peer() const {
+    return {.own = peer, .peer = own, .own_slot = peer_slot, .peer_slot = own_slot};
+  }
+  auto operator<=>(const SlotPair&) const = default;
+};
+
+}  // namespace verbena::nic
