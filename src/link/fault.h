@@ -47,6 +47,7 @@ class FaultLink final : public Link {
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
     return inner_->source_port();
   }
+  [[nodiscard]] bool arm() override { return inner_->arm(); }
   void report_ip_headers() override { inner_->report_ip_headers(); }
   void refresh() override { inner_->refresh(); }
   [[nodiscard]] std::span<const int> descriptors() const override { return inner_->descriptors(); }

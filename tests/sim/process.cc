@@ -390,7 +390,7 @@ void Process::crash() {
   restart_requested_ = false;
   ++world_.counters().restarts;
   world_.trace().line(world_.now(), name_, "vanishes");
-  world_.network().silence(address());
+  world_.host().silence(address());
   down_ = true;
   stop_threads();
   for (Side* side : sides_) side->crash();

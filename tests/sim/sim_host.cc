@@ -78,10 +78,17 @@ Result<nic::Attachment> SimHost::attach(const wire::Address& address) {
     return fail(std::errc::address_in_use, wire::to_string(address) + " has a NIC already");
   }
   auto port = network_.attach(address, [this, address] { arrived(address); });
+  if (rings_ != nullptr) port = rings_->attach(address, std::move(port));
   const auto slot = static_cast<std::uint8_t>(random_.below(64));
-  return nic::Attachment{.slot = slot,
-                         .link = stack_(group->second, std::move(port)),
-                         .membership = std::make_shared<SimMembership>(network_, address)};
+  nic::Attachment made{.slot = slot,
+                       .link = stack_(group->second, std::move(port)),
+                       .membership = std::make_shared<SimMembership>(network_, address)};
+  if (rings_ != nullptr) {
+    made.meet = [this](const wire::Path& path, std::uint32_t) {
+      return rings_->meet(path.source, path.destination);
+    };
+  }
+  return made;
 }
 
 Result<std::unique_ptr<nic::Notifier>> SimHost::make_notifier() {
@@ -108,6 +115,16 @@ void SimHost::arrived(const wire::Address& address) {
   if (found == nics_.end() || found->second.due) return;
   const auto nap = static_cast<std::uint64_t>(nap_.count());
   found->second.due = now() + Duration(static_cast<Duration::rep>(random_.below(nap + 1)));
+}
+
+void SimHost::silence(const wire::Address& address) {
+  network_.silence(address);
+  if (rings_ != nullptr) rings_->silence(address);
+}
+
+bool SimHost::quiet(const wire::Address& a, const wire::Address& b) const {
+  if (rings_ != nullptr && (rings_->waiting(a) || rings_->waiting(b))) return false;
+  return network_.quiet(a, b);
 }
 
 nic::Waited SimHost::wait(const std::function<bool()>& ready, nic::Notifier* notifier) {
@@ -138,7 +155,8 @@ void SimHost::act(Time now) {
     if (!at || *at > now) continue;
     driven.due.reset();
     driven.nic->progress(now, kBudget);
-    if (network_.waiting(address)) driven.due = now;  // as a descriptor that stays readable
+    const bool waits = network_.waiting(address) || (rings_ != nullptr && rings_->waiting(address));
+    if (waits) driven.due = now;  // as a descriptor that stays readable
   }
 }
 

@@ -11,6 +11,7 @@
 #include "nic/host.h"
 #include "nic/nic.h"
 #include "sim/network.h"
+#include "sim/same_host.h"
 #include "sim/scheduler.h"
 
 namespace verbena::sim {
@@ -23,13 +24,16 @@ class SimHost final : public nic::Host, public Actor {
   /// Puts links on top of a NIC's own: faults, the wire's checker.
   using Stack =
       std::function<std::unique_ptr<link::Link>(Scheduler::Group, std::unique_ptr<link::Link>)>;
-  /// `nap` is how long at most a NIC takes to notice that a packet came.
-  SimHost(Scheduler& scheduler, Network& network, Duration nap, std::uint64_t seed, Stack stack)
+  /// `nap` is how long at most a NIC takes to notice that a packet came. With `rings` all NICs are
+  /// on one machine, and connected queue pairs use memory that they share.
+  SimHost(Scheduler& scheduler, Network& network, Duration nap, std::uint64_t seed, Stack stack,
+          SameHost* rings = nullptr)
       : scheduler_(scheduler),
         network_(network),
         nap_(nap),
         random_(seed),
-        stack_(std::move(stack)) {}
+        stack_(std::move(stack)),
+        rings_(rings) {}
 
   /// Before its NIC is opened.
   void assign(const wire::Address& address, Scheduler::Group group) { groups_[address] = group; }
@@ -37,6 +41,13 @@ class SimHost final : public nic::Host, public Actor {
   void set_blocking(int descriptor, bool blocking);
   /// As poll(2) on a channel's descriptor would: waits until it is readable. For fibres.
   [[nodiscard]] nic::Waited wait_readable(int descriptor);
+
+  /// The process at an address vanished: its NIC neither sends nor receives from now on.
+  void silence(const wire::Address& address);
+  /// Nothing is under way between two addresses, nor waits at one of them.
+  [[nodiscard]] bool quiet(const wire::Address& a, const wire::Address& b) const;
+  /// Something arrived for the NIC at an address.
+  void arrived(const wire::Address& address);
 
   [[nodiscard]] std::size_t nics() const { return nics_.size(); }
   [[nodiscard]] std::size_t notifiers() const { return notifiers_.size(); }
@@ -68,13 +79,13 @@ class SimHost final : public nic::Host, public Actor {
   };
 
   [[nodiscard]] std::optional<Time> due(const Driven& driven) const;
-  void arrived(const wire::Address& address);
 
   Scheduler& scheduler_;
   Network& network_;
   Duration nap_;
   Random random_;
   Stack stack_;
+  SameHost* rings_;
   std::map<wire::Address, Scheduler::Group> groups_;
   std::map<wire::Address, Driven> nics_;
   std::map<int, SimNotifier*> notifiers_;

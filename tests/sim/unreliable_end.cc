@@ -43,7 +43,7 @@ bool UnreliableEnd::step() {
       if (world_.winding_up() || !process_.up() || !peer_->process_.up()) return false;
       if (peer_->state_ == State::kReady || (pair_.ending && !peer_->down())) return false;
       if (peer_->down()) {
-        const bool quiet = world_.network().quiet(process_.address(), peer_->process_.address());
+        const bool quiet = world_.host().quiet(process_.address(), peer_->process_.address());
         if (world_.now() < pair_.calm_at || !quiet) return false;
         begin();
       }
@@ -155,7 +155,7 @@ bool UnreliableEnd::may_end() const {
     return std::ranges::any_of(end.sends_, &Send::signaled);
   };
   return !signaled(*this) && !signaled(*peer_) && expected_.empty() && peer_->expected_.empty() &&
-         world_.network().quiet(process_.address(), peer_->process_.address());
+         world_.host().quiet(process_.address(), peer_->process_.address());
 }
 
 void UnreliableEnd::end() {
