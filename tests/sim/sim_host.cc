@@ -11,6 +11,7 @@ namespace {
 
 /// Datagrams that a NIC may take in one go, as the runner gives it.
 constexpr std::uint32_t kBudget = 256;
+constexpr Duration kMoment = std::chrono::microseconds(1);
 
 }  // namespace
 
@@ -155,8 +156,9 @@ void SimHost::act(Time now) {
     if (!at || *at > now) continue;
     driven.due.reset();
     driven.nic->progress(now, kBudget);
-    const bool waits = network_.waiting(address) || (rings_ != nullptr && rings_->waiting(address));
-    if (waits) driven.due = now;  // as a descriptor that stays readable
+    // As a descriptor that stays readable. Rings let the network wait for a moment.
+    if (network_.waiting(address)) driven.due = now + (rings_ == nullptr ? Duration(0) : kMoment);
+    if (rings_ != nullptr && rings_->waiting(address)) driven.due = now;
   }
 }
 
