@@ -84,7 +84,9 @@ TEST_F(SameHostTest, QueuePairsOfOneMachineMeet) {
 
 TEST_F(SameHostTest, AQueuePairMeetsAnotherOneOfItsSlot) {
   End a(*host_, "127.77.30.3");
-  testing::connect(a, a);
+  ASSERT_TRUE(a.to_init());
+  ASSERT_TRUE(a.to_rtr(a));
+  ASSERT_TRUE(a.to_rts());
   EXPECT_NE(channel_of(a), 0);
   ASSERT_TRUE(a.receive(21, {a.piece(0, 100)}));
   ASSERT_TRUE(a.send({.id = 11, .opcode = SendOpcode::kSend}, {a.piece(200, 100)}));

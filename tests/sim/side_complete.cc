@@ -161,9 +161,8 @@ void Side::fail_send(SendWork& work, ibv_wc_status status) {
                                  : status == IBV_WC_REM_INV_REQ_ERR ? IBV_EVENT_QP_REQ_ERR
                                                                     : IBV_EVENT_QP_FATAL;
     if (peer_->process_.up() && peer_->state_ == State::kReady &&
-        world_.now() > world_.scheduler().paused_until(peer_->process_.index()) &&
-        !peer_->process_.had_event(peer_->target_number_, event)) {
-      fail(fmt::format("the responder refused send {} and raised no event", work.id));
+        world_.now() > world_.scheduler().paused_until(peer_->process_.index())) {
+      peer_->process_.expect_event(peer_->target_number_, event);
     }
   }
   if (first) check_state(qp_, IBV_QPS_ERR);
