@@ -89,6 +89,11 @@ struct EngineConfig {
   std::uint32_t window_initial = 192 << 10;
   std::uint32_t window_min = 16 << 10;
   std::uint32_t window_max = 256 << 10;
+  /// Payload of a packet that goes by a channel (`wire::Path::channel`), in the path MTU's place:
+  /// what two processes copy at a time. The same at both ends; at most wire::kMaxChannelMtu.
+  std::uint32_t channel_mtu = wire::kMaxChannelMtu;
+  /// Bytes that may be under way by channel to one receiver; as much again may answer our READs.
+  std::uint32_t channel_window = 256 << 10;
   Duration min_ack_timeout =
       std::chrono::milliseconds(20);  ///< floor of the effective ACK time-out
   /// Requesters go on behind their retries, with pauses that grow to kLongestPause, until `peers`

@@ -95,7 +95,7 @@ Status execute_locally(MemoryLookup& memory, const QueuePair& qp, const SendRequ
 std::expected<void, MemoryError> send_part(TrainBatch& batch, const MemoryLookup& memory,
                                            QueuePair& qp, const SendWqe& wqe,
                                            const MessagePart& part) {
-  const std::uint32_t mtu = qp.attributes().path_mtu;
+  const std::uint32_t mtu = qp.mtu();
   const std::uint32_t offset = part.index * mtu;
   const std::uint32_t size = std::min(wqe.length - offset, part.count * mtu);
   std::span<const ConstBytes> pieces;

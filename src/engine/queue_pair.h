@@ -77,6 +77,10 @@ class QueuePair {
 
   /// What packets leave with: the attributes' path, ECN-capable under congestion control.
   [[nodiscard]] const wire::Path& path() const { return path_; }
+  /// Payload of each packet of a message but the last.
+  [[nodiscard]] std::uint32_t mtu() const {
+    return path_.channel != 0 ? core_.config.channel_mtu : attributes_.path_mtu;
+  }
   [[nodiscard]] Pace& pace() { return pace_; }
   /// Takes receives that others take too, which stay when it ends.
   [[nodiscard]] bool shares_receives() const {

@@ -26,7 +26,7 @@ Requester::Requester(Core& core, QueuePair& qp) : core_(core), qp_(qp) {
 
 void Requester::reset() {
   rewind();
-  window_ = nullptr;
+  window_ = incoming_ = nullptr;
   oldest_ = cursor_ = assigned_ = qp_.config().send_queue->tail();
   qp_.config().send_queue->clear();
   next_psn_ = cursor_psn_ = unacked_psn_ = high_psn_ = resumed_psn_ = 0;
@@ -39,7 +39,10 @@ void Requester::reset() {
 
 void Requester::start() {
   const QpAttributes& attributes = qp_.attributes();
-  window_ = &core_.windows.of(attributes.path.destination, attributes.destination_qp);
+  const bool by_channel = attributes.path.channel != 0;
+  WindowTable& windows = by_channel ? core_.channel_windows : core_.windows;
+  window_ = &windows.of(attributes.path.destination, attributes.destination_qp);
+  incoming_ = by_channel ? &core_.incoming_by_channel : &core_.incoming;
   next_psn_ = cursor_psn_ = unacked_psn_ = high_psn_ = resumed_psn_ = attributes.sq_psn;
   retries_left_ = attributes.retry_count;
   rnr_retries_left_ = attributes.rnr_retry;
@@ -99,18 +102,18 @@ bool Requester::can_start(const SendWqe& wqe) const {
 void Requester::assign_psns(SendWqe& wqe) {
   wqe.first_psn = next_psn_;
   wqe.psn_count =
-      is_atomic(wqe.request.opcode) ? 1 : packet_count(wqe.length, qp_.attributes().path_mtu);
+      is_atomic(wqe.request.opcode) ? 1 : packet_count(wqe.length, qp_.mtu());
   // The answer to one READ request comes as fast as the peer can send, into a socket buffer of ours
   // that others use too: a long READ is asked for in parts, each a READ request of its own on the
   // wire. They stay the same in retries, since for the responder each is a message with its PSNs.
-  const std::uint32_t packet = qp_.attributes().path_mtu + kPacketOverhead;
-  wqe.read_part = std::max(core_.incoming.limit() / 2 / packet, 1u);
+  const std::uint32_t packet = qp_.mtu() + kPacketOverhead;
+  wqe.read_part = std::max(incoming_->limit() / 2 / packet, 1u);
   next_psn_ = psn_add(next_psn_, wqe.psn_count);
   ++assigned_;
 }
 
 std::uint32_t Requester::packet_cost(const SendWqe& wqe) const {
-  return kPacketOverhead + (wqe.psn_count == 1 ? wqe.length : qp_.attributes().path_mtu);
+  return kPacketOverhead + (wqe.psn_count == 1 ? wqe.length : qp_.mtu());
 }
 
 /// Binds or invalidates at the cursor, once: in a retry it is done already.
@@ -140,7 +143,7 @@ void Requester::retire_local() {
 }
 
 Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
-  const std::uint32_t mtu = qp_.attributes().path_mtu;
+  const std::uint32_t mtu = qp_.mtu();
   const auto index = static_cast<std::uint32_t>(psn_distance(cursor_psn_, wqe.first_psn));
   const std::uint32_t wanted = std::min(wqe.psn_count - index, std::max(kTurnBytes / mtu, 1u));
   // Without anything of its own under way a queue pair has no timer that would bring it back: it
@@ -178,7 +181,7 @@ wire::Train& Requester::begin_request(TrainBatch& batch, const SendWqe& wqe,
 }
 
 Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {
-  const std::uint32_t mtu = qp_.attributes().path_mtu;
+  const std::uint32_t mtu = qp_.mtu();
   const auto index = static_cast<std::uint32_t>(psn_distance(cursor_psn_, wqe.first_psn));
   const auto usable = check_pieces(core_.memory, wqe.request.pieces, kLocalWrite, qp_.read_pd());
   if (!usable) return local_error(Status::kLocalProtectionError);
@@ -187,7 +190,7 @@ Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {
   const std::uint32_t count =
       std::min(wqe.psn_count - index, wqe.read_part - index % wqe.read_part);
   const bool admitted =
-      incoming_charge_ == 0 || core_.incoming.admits(packet_cost(wqe), count) != 0;
+      incoming_charge_ == 0 || incoming_->admits(packet_cost(wqe), count) != 0;
   if (!admitted) return Fill::kBlocked;
   if (index % wqe.read_part != 0) resumed_psn_ = cursor_psn_;
 
@@ -197,7 +200,7 @@ Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {
                      .rkey = wqe.request.rkey,
                      .dma_length = std::min(wqe.length - offset, count * mtu)};
   const std::uint32_t charge = count * packet_cost(wqe);
-  core_.incoming.charge(charge);
+  incoming_->charge(charge);
   incoming_charge_ += charge;
   outstanding_.push_back({cursor_psn_, count});
   advance_cursor(wqe, count, now);
@@ -284,7 +287,7 @@ void Requester::rewind() {
   outstanding_.clear();
   local_error_.reset();
   if (window_ != nullptr) window_->release(outgoing_charge_);
-  core_.incoming.release(incoming_charge_);
+  if (incoming_ != nullptr) incoming_->release(incoming_charge_);
   outgoing_charge_ = 0;
   incoming_charge_ = 0;
 }
@@ -342,7 +345,7 @@ bool Requester::reading() const {
          qp_.config().send_queue->at(oldest_).request.opcode == SendOpcode::kRead;
 }
 
-void Requester::note_loss() { (reading() ? core_.incoming : *window_).lost(); }
+void Requester::note_loss() { (reading() ? *incoming_ : *window_).lost(); }
 
 void Requester::arm(Time now) {
   // 4.096 µs · 2^timeout, 0 is none; never below what a scheduler may take (nic.md, "Progress").

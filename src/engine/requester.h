@@ -98,7 +98,8 @@ class Requester {
 
   Core& core_;
   QueuePair& qp_;
-  Window* window_ = nullptr;
+  Window* window_ = nullptr;    ///< of what goes to the peer
+  Window* incoming_ = nullptr;  ///< of READ responses
 
   std::uint32_t oldest_ = 0;    ///< index of the oldest incomplete work request
   std::uint32_t cursor_ = 0;    ///< index of the work request to send from

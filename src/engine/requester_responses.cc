@@ -110,7 +110,7 @@ void Requester::handle_read_response(const wire::Packet& packet, Time now) {
                       packet.info().place == wire::Place::kOnly && packet.payload.empty();
   if (placed) return pass(wqe, psn_add(psn, 1), now);
   if (!read) return fail_oldest(Status::kBadResponseError);
-  const std::uint32_t mtu = qp_.attributes().path_mtu;
+  const std::uint32_t mtu = qp_.mtu();
   const auto index = static_cast<std::uint32_t>(psn_distance(unacked_psn_, wqe.first_psn));
   if (!right_place(packet.info().place, wqe, index) && !misplaced) {
     return fail_oldest(Status::kBadResponseError);
@@ -128,7 +128,7 @@ void Requester::handle_read_response(const wire::Packet& packet, Time now) {
 }
 
 Bytes Requester::place_of(const wire::Packet& packet) const {
-  const std::uint32_t mtu = qp_.attributes().path_mtu;
+  const std::uint32_t mtu = qp_.mtu();
   const bool expected = packet.bth.psn == unacked_psn_ && packet.payload.size() == mtu &&
                         psn_distance(high_psn_, unacked_psn_) > 0 && oldest_ != assigned_;
   if (!expected) return {};
@@ -201,7 +201,7 @@ void Requester::pass(SendWqe& wqe, std::uint32_t end_psn, Time now) {
   const bool read = wqe.request.opcode == SendOpcode::kRead;
   std::uint32_t& charge = read ? incoming_charge_ : outgoing_charge_;
   const std::uint32_t released = std::min(charge, packets * packet_cost(wqe));
-  Window& window = read ? core_.incoming : *window_;
+  Window& window = read ? *incoming_ : *window_;
   charge -= released;
   window.release(released);
   window.progressed(released);

@@ -150,7 +150,7 @@ bool Responder::in_sequence(const wire::OpcodeInfo& info) const {
 
 /// FIRST and MIDDLE carry exactly the path MTU, LAST 1 to it, ONLY up to it (C9-92).
 bool Responder::right_length(const wire::Packet& packet) const {
-  const std::size_t mtu = qp_.attributes().path_mtu;
+  const std::size_t mtu = qp_.mtu();
   const std::size_t size = packet.payload.size();
   switch (packet.info().place) {
     case wire::Place::kFirst:
@@ -286,7 +286,7 @@ void Responder::execute_read(const wire::Packet& packet) {
                                                      kRemoteRead, user(target_.pd))) {
     return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
   }
-  const std::uint32_t count = packet_count(reth.dma_length, qp_.attributes().path_mtu);
+  const std::uint32_t count = packet_count(reth.dma_length, qp_.mtu());
   const std::uint32_t psn = packet.bth.psn;
   if (!push({.kind = Answer::Kind::kRead,
              .psn = psn,
@@ -306,7 +306,7 @@ void Responder::execute_read(const wire::Packet& packet) {
 // --- Payload that is placed while it is verified
 
 Bytes Responder::place_of(const wire::Packet& packet) const {
-  const std::uint32_t size = qp_.attributes().path_mtu;
+  const std::uint32_t size = qp_.mtu();
   if (packet.bth.psn != expected_psn_ || packet.payload.size() != size) return {};
   if (message_ == Message::kSend) {
     if (packet.info().operation != wire::Operation::kSend || tags_ != nullptr) return {};
@@ -366,7 +366,7 @@ void Responder::duplicate_read(const wire::Packet& packet) {
   const bool allowed = (attributes.access & kRemoteRead) != 0 && attributes.max_dest_rd_atomic != 0;
   if (!allowed && !mutant(Mutant::kQpAccessIgnored)) return;
   if (reth.dma_length > kMaxDmaLength || mutant(Mutant::kDuplicateReadDropped)) return;
-  const std::uint32_t end = psn_add(psn, packet_count(reth.dma_length, qp_.attributes().path_mtu));
+  const std::uint32_t end = psn_add(psn, packet_count(reth.dma_length, qp_.mtu()));
   if (psn_distance(end, expected_psn_) > 0) return;
   const NumberedReceives* const target = named(packet);
   if (target == nullptr ||

@@ -60,7 +60,7 @@ void Responder::answer_nak(wire::Aeth::Kind kind, std::uint8_t value, std::uint3
 
 /// READ responses keep the queue pair's pace, and what is behind one waits with it.
 Fill Responder::fill(TrainBatch& batch, Time now) {
-  const std::uint32_t mtu = qp_.attributes().path_mtu;
+  const std::uint32_t mtu = qp_.mtu();
   std::uint32_t trains = 0;
   std::size_t done = 0;
   bool paced = false;
@@ -107,7 +107,7 @@ void Responder::send_simple(TrainBatch& batch, const Answer& answer) {
 
 /// The next part of a READ response; true when it was the last one.
 bool Responder::send_read(TrainBatch& batch, Answer& answer, Time now) {
-  const std::uint32_t mtu = qp_.attributes().path_mtu;
+  const std::uint32_t mtu = qp_.mtu();
   const auto index = static_cast<std::uint32_t>(psn_distance(answer.psn, answer.first_psn));
   const auto left = static_cast<std::uint32_t>(psn_distance(answer.end_psn, answer.psn));
   const std::uint32_t offset = index * mtu;

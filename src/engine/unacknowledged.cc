@@ -29,7 +29,7 @@ Fill UnacknowledgedSender::fill(TrainBatch& batch, Time now) {
   for (std::uint32_t trains = 0; cursor_ != queue.tail(); ++trains) {
     if (sent_ == 0 && qp_.state() == QpState::kSqd) return Fill::kIdle;
     if (batch.full() || trains == kTurnTrains) return Fill::kMore;
-    if (qp_.pace().admits_requests(qp_.attributes().path_mtu, 1, now) == 0) return Fill::kIdle;
+    if (qp_.pace().admits_requests(qp_.mtu(), 1, now) == 0) return Fill::kIdle;
     const Status status = send(batch, queue.at(cursor_), now);
     if (status == Status::kSuccess) continue;
     // The link has not taken what is in this batch yet: the failure waits until that is complete.
@@ -91,7 +91,7 @@ Status UnacknowledgedSender::send_datagram(TrainBatch& batch, const SendWqe& wqe
 }
 
 Status UnacknowledgedSender::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
-  const std::uint32_t mtu = qp_.attributes().path_mtu;
+  const std::uint32_t mtu = qp_.mtu();
   wqe.psn_count = packet_count(wqe.length, mtu);
   const std::uint32_t wanted = std::min(wqe.psn_count - sent_, std::max(kTurnBytes / mtu, 1U));
   const std::uint32_t payload = wqe.psn_count == 1 ? wqe.length : mtu;

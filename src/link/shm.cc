@@ -78,7 +78,7 @@ void ShmLink::follow_changes() {
     std::unique_ptr<Way>& way = by_number_[change.number];
     if (change.opened != nullptr) {
       way = std::make_unique<Way>(std::move(*change.opened));
-      way->number = change.number;
+      way->number = way->path.channel = change.number;
       continue;
     }
     if (way != nullptr) sys::epoll_ctl(channels_->descriptor(), EPOLL_CTL_DEL, way->bell, nullptr);

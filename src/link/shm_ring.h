@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/sys.h"
+#include "wire/address.h"
 #include "wire/headers.h"
 
 namespace verbena::link {
@@ -16,8 +17,9 @@ namespace verbena::link {
 /// Bytes of records that a ring holds: several windows of a receiver (`engine/window.h`), requests
 /// and responses, and no more, because whoever goes round it pulls all of it through the caches.
 inline constexpr std::size_t kRingSize = 1 << 20;
-/// The largest packet: headers, a payload of the largest path MTU, pad, and room for an ICRC.
-inline constexpr std::size_t kMaxRingPacket = wire::kMaxHeaderSize + 4096 + 3 + wire::kIcrcSize;
+/// The largest packet: headers, payload, pad, and room for an ICRC.
+inline constexpr std::size_t kMaxRingPacket =
+    wire::kMaxHeaderSize + wire::kMaxChannelMtu + 3 + wire::kIcrcSize;
 inline constexpr std::size_t kMinRingPacket = wire::Bth::kSize + wire::kIcrcSize;
 
 /// The memory of a ring, which two processes have mapped: a sealed memfd with indices and kRingSize

@@ -45,8 +45,7 @@ class Tenants {
   virtual ~Tenants() = default;
   virtual void port_changed(const Fabric& fabric) = 0;
   /// As SameHost::accept().
-  [[nodiscard]] virtual Result<void> open_channel(const SlotPair& pair,
-                                                  std::vector<sys::OwnedFd> descriptors) = 0;
+  [[nodiscard]] virtual Result<void> open_channel(ChannelOffer offer) = 0;
   /// As Receptionist::queue_pairs().
   [[nodiscard]] virtual std::size_t queue_pairs(const Fabric& fabric, std::uint32_t above,
                                                 std::span<QueuePairReport> to) = 0;
@@ -140,9 +139,8 @@ class Fabric final : public std::enable_shared_from_this<Fabric>, private Recept
   [[nodiscard]] bool pool(const wire::Address& gid, std::array<int, kSlots>& sockets) override;
   [[nodiscard]] Result<void> add_pool(const wire::Address& gid, SocketPool pool) override;
   void look() override;
-  [[nodiscard]] Result<void> open_channel(const SlotPair& pair,
-                                          std::vector<sys::OwnedFd> descriptors) override {
-    return surroundings_.tenants.open_channel(pair, std::move(descriptors));
+  [[nodiscard]] Result<void> open_channel(ChannelOffer offer) override {
+    return surroundings_.tenants.open_channel(std::move(offer));
   }
   [[nodiscard]] std::size_t queue_pairs(std::uint32_t above,
                                         std::span<QueuePairReport> to) override {

@@ -96,9 +96,8 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
 
   // Tenants.
   void port_changed(const Fabric& fabric) override;
-  [[nodiscard]] Result<void> open_channel(const SlotPair& pair,
-                                          std::vector<sys::OwnedFd> descriptors) override {
-    return near.accept(pair, std::move(descriptors));
+  [[nodiscard]] Result<void> open_channel(ChannelOffer offer) override {
+    return near.accept(std::move(offer));
   }
   [[nodiscard]] std::size_t queue_pairs(const Fabric& fabric, std::uint32_t above,
                                         std::span<QueuePairReport> to) override;

@@ -115,7 +115,9 @@ bool Reception::answer_request(int guest, const Request& request,
     }
     case Request::Kind::kLook: receptionist_.look(); return reply(guest, Reply{});
     case Request::Kind::kChannel:
-      return reply(guest, receptionist_.open_channel(request.pair, std::move(descriptors)));
+      return reply(guest, receptionist_.open_channel({.pair = request.pair,
+                                                      .from = process_of(guest),
+                                                      .descriptors = std::move(descriptors)}));
     case Request::Kind::kQueuePairs: break;
     default: return false;
   }

@@ -23,9 +23,9 @@ class TestReceptionist final : public Receptionist {
     return fail(std::errc::bad_message);
   }
   void look() override { ++looks; }
-  Result<void> open_channel(const SlotPair& pair, std::vector<sys::OwnedFd> descriptors) override {
-    offered = pair;
-    offered_descriptors = descriptors.size();
+  Result<void> open_channel(ChannelOffer offer) override {
+    offered = offer.pair;
+    offered_descriptors = offer.descriptors.size();
     return {};
   }
   std::size_t queue_pairs(std::uint32_t above, std::span<QueuePairReport> to) override {

@@ -68,13 +68,17 @@ pid_t listener_of(const std::string& name) {
   const UnixName at(name);
   const sys::OwnedFd fd = unix_socket();
   if (!fd || sys::connect(fd.get(), at.get(), at.size) != 0) return 0;
-  const auto peer = peer_of(fd.get());
-  return peer ? peer->pid : 0;
+  return process_of(fd.get());
 }
 
 bool is_own_user(int socket) {
   const auto peer = peer_of(socket);
   return peer && peer->uid == sys::geteuid();
+}
+
+pid_t process_of(int socket) {
+  const auto peer = peer_of(socket);
+  return peer ? peer->pid : 0;
 }
 
 // --- Calling

@@ -36,6 +36,8 @@ namespace verbena::nic {
 [[nodiscard]] pid_t listener_of(const std::string& name);
 /// Whether the peer of a connected Unix socket is a process of this user.
 [[nodiscard]] bool is_own_user(int socket);
+/// The process that connected a Unix socket; 0 when it cannot be seen from here.
+[[nodiscard]] pid_t process_of(int socket);
 
 // What is said. The listener greets; then come any number of requests, each answered by one reply.
 // All of it has this machine's byte order and lies between processes of one version.

@@ -8,7 +8,6 @@
 
 #include "base/log.h"
 #include "link/address_switch.h"
-#include "nic/rendezvous.h"
 
 namespace verbena::nic {
 namespace {
@@ -38,13 +37,19 @@ std::uint16_t SameHost::meet(const wire::Path& path, std::uint8_t slot,
                       .peer = path.destination,
                       .own_slot = slot,
                       .peer_slot = static_cast<std::uint8_t>(destination_qp >> link::kSlotShift)};
+  const std::scoped_lock lock(meeting_);
   if (const std::uint16_t number = known(pair); number != 0) return number;
-  const auto introduced = introduce(pair);
-  if (!introduced) {
-    log(LogLevel::kDebug, "slot {} of {} is reached by the network: {}", pair.peer_slot,
-        wire::to_string(pair.peer), introduced.error().message);
-  }
-  return introduced.value_or(0);
+  Caller caller(slot_name(pair.peer, pair.peer_slot), kPatience);
+  using enum Caller::Outcome;
+  // Who cannot be asked cannot ask either.
+  const bool near = caller.outcome() == kReady || caller.outcome() == kOwn ||
+                    caller.outcome() == kSilent;
+  if (!near || apart(pair, caller.pid())) return 0;
+  const auto introduced = introduce(pair, caller);
+  if (introduced) return *introduced;
+  log(LogLevel::kDebug, "slot {} of {} is reached by the network: {}", pair.peer_slot,
+      wire::to_string(pair.peer), introduced.error().message);
+  return stay_apart(pair, caller.pid());
 }
 
 /// The channel to somebody met before, who is still there; 0 for none.
@@ -61,11 +66,24 @@ std::uint16_t SameHost::known(const SlotPair& pair) {
   return 0;
 }
 
-Result<std::uint16_t> SameHost::introduce(const SlotPair& pair) {
-  Caller caller(slot_name(pair.peer, pair.peer_slot), kPatience);
+bool SameHost::apart(const SlotPair& pair, pid_t peer) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = apart_.find(pair);
+  return found != apart_.end() && found->second == peer;
+}
+
+/// Unless the peer has opened a channel meanwhile.
+std::uint16_t SameHost::stay_apart(const SlotPair& pair, pid_t peer) {
+  const std::scoped_lock lock(mutex_);
+  if (const auto met = met_.find(pair); met != met_.end()) return met->second.number;
+  apart_[pair] = peer;
+  return 0;
+}
+
+Result<std::uint16_t> SameHost::introduce(const SlotPair& pair, Caller& caller) {
   const bool here = caller.outcome() == Caller::Outcome::kOwn;
-  if (!here && caller.outcome() != Caller::Outcome::kReady)
-    return fail(std::errc::host_unreachable, "no process of this user and version answers there");
+  if (caller.outcome() == Caller::Outcome::kSilent)
+    return fail(std::errc::timed_out, "the process there does not answer");
   auto there = VERBENA_TRY(link::RingMemory::create());
   auto back = VERBENA_TRY(link::RingMemory::create());
   std::array<int, 2> bells{-1, -1};
@@ -74,21 +92,26 @@ Result<std::uint16_t> SameHost::introduce(const SlotPair& pair) {
   sys::OwnedFd own_bell = sys::move_high(sys::OwnedFd(bells[0]));
   sys::OwnedFd peer_bell = sys::move_high(sys::OwnedFd(bells[1]));
   if (here) {
-    std::vector<sys::OwnedFd> offered;
-    offered.push_back(std::move(back.descriptor));
-    offered.push_back(std::move(there.descriptor));
-    offered.push_back(std::move(peer_bell));
-    VERBENA_TRY(accept(pair.from_peer(), std::move(offered)));
+    ChannelOffer offer{.pair = pair.from_peer(), .from = caller.pid()};
+    offer.descriptors.push_back(std::move(back.descriptor));
+    offer.descriptors.push_back(std::move(there.descriptor));
+    offer.descriptors.push_back(std::move(peer_bell));
+    VERBENA_TRY(accept(std::move(offer)));
   } else {
     const std::array offered{back.descriptor.get(), there.descriptor.get(), peer_bell.get()};
-    VERBENA_TRY(caller.offer(pair.from_peer(), offered));
+    // Who was stopped in the middle of it finds the offer later.
+    const auto taken = caller.offer(pair.from_peer(), offered);
+    if (!taken && taken.error().condition != std::errc::timed_out)
+      return std::unexpected(taken.error());
   }
-  return open(pair, {.out = std::move(there.memory),
-                     .in = std::move(back.memory),
-                     .bell = std::move(own_bell)});
+  return open(pair, caller.pid(),
+              {.out = std::move(there.memory),
+               .in = std::move(back.memory),
+               .bell = std::move(own_bell)});
 }
 
-Result<void> SameHost::accept(const SlotPair& pair, std::vector<sys::OwnedFd> descriptors) {
+Result<void> SameHost::accept(ChannelOffer offer) {
+  std::vector<sys::OwnedFd>& descriptors = offer.descriptors;
   if (descriptors.size() != kOffered)
     return fail(std::errc::bad_message, "no channel came with the offer");
   int type = 0;
@@ -98,16 +121,22 @@ Result<void> SameHost::accept(const SlotPair& pair, std::vector<sys::OwnedFd> de
     return fail(std::errc::bad_message, "a channel's bell is no such socket");
   auto out = VERBENA_TRY(link::RingMemory::open(descriptors[0].get()));
   auto in = VERBENA_TRY(link::RingMemory::open(descriptors[1].get()));
-  VERBENA_TRY(open(pair, {.out = std::move(out),
-                          .in = std::move(in),
-                          .bell = sys::move_high(std::move(descriptors[2]))}));
+  VERBENA_TRY(open(offer.pair, offer.from,
+                   {.out = std::move(out),
+                    .in = std::move(in),
+                    .bell = sys::move_high(std::move(descriptors[2]))}));
   return {};
 }
 
 /// The channel as the slot of this process has it. One that there was before stays open: packets
 /// may be in it.
-Result<std::uint16_t> SameHost::open(const SlotPair& pair, Half half) {
+Result<std::uint16_t> SameHost::open(const SlotPair& pair, pid_t peer, Half half) {
   const std::scoped_lock lock(mutex_);
+  if (const auto found = apart_.find(pair); found != apart_.end()) {
+    if (found->second == peer)
+      return fail(std::errc::connection_refused, "the slots stay apart");
+    apart_.erase(found);
+  }
   const auto found = slots_.find({pair.own, pair.own_slot});
   const auto channels = found == slots_.end() ? nullptr : found->second.lock();
   if (channels == nullptr)

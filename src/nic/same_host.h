@@ -6,17 +6,16 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "base/result.h"
 #include "base/sys.h"
 #include "link/shm.h"
 #include "nic/fork_ledger.h"
+#include "nic/rendezvous.h"
 #include "nic/slot_pair.h"
 #include "wire/address.h"
 
 namespace verbena::nic {
-
 
 /// Which peers of this process's slots are on the same machine, and the channels to them.
 ///
@@ -24,6 +23,10 @@ namespace verbena::nic {
 /// holder of a slot answers (`nic/rendezvous.h`): only a process of the same user, in the same
 /// network namespace and of the same version is met. Who has died is found out by the hang-up of
 /// the channel's bell when the next queue pair connects to its slot.
+///
+/// Both ends of a connection must take the same way, since packets by channel have another size. So
+/// two slots that did not meet when the first queue pair connected stay apart: neither process
+/// opens a channel between them later, until one of the two is another process.
 ///
 /// Threads: all calls from any thread; meet() blocks for 50 ms when the peer is stopped.
 class SameHost {
@@ -37,9 +40,7 @@ class SameHost {
   /// `wire::Path::channel`; 0 where there is none, which is the network.
   [[nodiscard]] std::uint16_t meet(const wire::Path& path, std::uint8_t slot,
                                    std::uint32_t destination_qp);
-  /// What another process offers, for a slot of this one: the ring that it reads, the one that it
-  /// writes, and its bell's other end.
-  [[nodiscard]] Result<void> accept(const SlotPair& pair, std::vector<sys::OwnedFd> descriptors);
+  [[nodiscard]] Result<void> accept(ChannelOffer offer);
 
  private:
   /// One side's half of a channel, on its way.
@@ -55,13 +56,17 @@ class SameHost {
   using Slot = std::pair<wire::Address, std::uint8_t>;
 
   [[nodiscard]] std::uint16_t known(const SlotPair& pair);
-  [[nodiscard]] Result<std::uint16_t> introduce(const SlotPair& pair);
-  [[nodiscard]] Result<std::uint16_t> open(const SlotPair& pair, Half half);
+  [[nodiscard]] bool apart(const SlotPair& pair, pid_t peer);
+  [[nodiscard]] std::uint16_t stay_apart(const SlotPair& pair, pid_t peer);
+  [[nodiscard]] Result<std::uint16_t> introduce(const SlotPair& pair, Caller& caller);
+  [[nodiscard]] Result<std::uint16_t> open(const SlotPair& pair, pid_t peer, Half half);
 
   ForkLedger& ledger_;
-  std::mutex mutex_;  ///< guards the rest; not held while another process is asked
+  std::mutex meeting_;  ///< held while another process is asked, before mutex_
+  std::mutex mutex_;    ///< guards the rest
   std::map<Slot, std::weak_ptr<link::ShmChannels>> slots_;
   std::map<SlotPair, Met> met_;
+  std::map<SlotPair, pid_t> apart_;
 };
 
 }  // namespace verbena::nic

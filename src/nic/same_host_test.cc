@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "nic/live_host.h"
+#include "nic/rendezvous.h"
 #include "nic/test_end.h"
 
 namespace verbena::nic {
@@ -120,17 +121,17 @@ TEST_F(SameHostTest, WhoDoesNotTakePartIsReachedByTheNetwork) {
 
 class Offers : public ::testing::Test {
  protected:
-  std::vector<sys::OwnedFd> offer() {
-    std::vector<sys::OwnedFd> descriptors;
+  ChannelOffer offer() {
+    ChannelOffer made{.pair = pair_, .from = sys::getpid()};
     for (int i = 0; i < 2; ++i)
-      descriptors.push_back(std::move(link::RingMemory::create().value().descriptor));
+      made.descriptors.push_back(std::move(link::RingMemory::create().value().descriptor));
     std::array<int, 2> ends{};
     EXPECT_EQ(sys::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
                               ends.data()),
               0);
-    descriptors.emplace_back(ends[0]);
+    made.descriptors.emplace_back(ends[0]);
     other_ = sys::OwnedFd(ends[1]);
-    return descriptors;
+    return made;
   }
 
   ForkLedger ledger_;
@@ -144,9 +145,9 @@ class Offers : public ::testing::Test {
 };
 
 TEST_F(Offers, AreTakenForSlotsOfOurs) {
-  EXPECT_FALSE(near_.accept(pair_, offer()));
+  EXPECT_FALSE(near_.accept(offer()));
   near_.add(pair_.own, pair_.own_slot, channels_);
-  EXPECT_TRUE(near_.accept(pair_, offer()));
+  EXPECT_TRUE(near_.accept(offer()));
   const wire::Path path{.source = pair_.own, .destination = pair_.peer};
   EXPECT_NE(near_.meet(path, pair_.own_slot, std::uint32_t{pair_.peer_slot} << 18), 0);
   // The peer has gone, and nobody is there in its place.
@@ -154,20 +155,39 @@ TEST_F(Offers, AreTakenForSlotsOfOurs) {
   EXPECT_EQ(near_.meet(path, pair_.own_slot, std::uint32_t{pair_.peer_slot} << 18), 0);
 }
 
+TEST_F(Offers, WhoDidNotMeetStaysApart) {
+  near_.add(pair_.own, pair_.own_slot, channels_);
+  // A process is there that takes no channel.
+  const auto somebody = listen_at(slot_name(pair_.peer, pair_.peer_slot));
+  ASSERT_TRUE(somebody);
+  const wire::Path path{.source = pair_.own, .destination = pair_.peer};
+  const std::uint32_t destination = std::uint32_t{pair_.peer_slot} << 18;
+  EXPECT_EQ(near_.meet(path, pair_.own_slot, destination), 0);
+  const auto refused = near_.accept(offer());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().condition, std::errc::connection_refused);
+  EXPECT_EQ(near_.meet(path, pair_.own_slot, destination), 0);
+  // Another process may have taken the slot since.
+  auto another = offer();
+  another.from += 1;
+  EXPECT_TRUE(near_.accept(std::move(another)));
+  EXPECT_NE(near_.meet(path, pair_.own_slot, destination), 0);
+}
+
 TEST_F(Offers, ThatAreNoneAreRefused) {
   near_.add(pair_.own, pair_.own_slot, channels_);
   auto few = offer();
-  few.pop_back();
-  EXPECT_FALSE(near_.accept(pair_, std::move(few)));
+  few.descriptors.pop_back();
+  EXPECT_FALSE(near_.accept(std::move(few)));
   auto swapped = offer();
-  std::swap(swapped[0], swapped[2]);
-  EXPECT_FALSE(near_.accept(pair_, std::move(swapped)));
+  std::swap(swapped.descriptors[0], swapped.descriptors[2]);
+  EXPECT_FALSE(near_.accept(std::move(swapped)));
   auto no_ring = offer();
-  no_ring[1] = sys::OwnedFd(sys::memfd_create("ring", MFD_CLOEXEC));
-  EXPECT_FALSE(near_.accept(pair_, std::move(no_ring)));
+  no_ring.descriptors[1] = sys::OwnedFd(sys::memfd_create("ring", MFD_CLOEXEC));
+  EXPECT_FALSE(near_.accept(std::move(no_ring)));
   auto stream = offer();
-  stream[2] = sys::OwnedFd(sys::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_FALSE(near_.accept(pair_, std::move(stream)));
+  stream.descriptors[2] = sys::OwnedFd(sys::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_FALSE(near_.accept(std::move(stream)));
 }
 
 }  // namespace

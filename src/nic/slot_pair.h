@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <compare>
 #include <cstdint>
+#include <vector>
 
+#include "base/sys.h"
 #include "wire/address.h"
 
 namespace verbena::nic {
@@ -19,6 +23,14 @@ struct SlotPair {
     return {.own = peer, .peer = own, .own_slot = peer_slot, .peer_slot = own_slot};
   }
   auto operator<=>(const SlotPair&) const = default;
+};
+
+/// What process `from` offers for a channel with a slot of who is asked, as that one sees the pair:
+/// the ring that it writes, the one that it reads, and its bell's other end.
+struct ChannelOffer {
+  SlotPair pair{};
+  pid_t from = 0;
+  std::vector<sys::OwnedFd> descriptors{};
 };
 
 }  // namespace verbena::nic

@@ -45,6 +45,9 @@ struct Address {
 [[nodiscard]] std::string to_string(const Address& address);
 
 /// What the headers before a packet's BTH say beside its payload: IP and UDP, or a GRH.
+/// Payload that a packet has at most which goes by a channel.
+inline constexpr std::uint32_t kMaxChannelMtu = 32768;
+
 struct Path {
   Address source{};
   Address destination{};

@@ -93,6 +93,8 @@ Plan make_plan(std::uint64_t seed) {
   plan.unreliable_pairs = static_cast<std::uint32_t>(random.below(3));
   if (random.below(2) == 0) plan.numbered_queues = static_cast<std::uint32_t>(random.between(1, 3));
   if (plan.datagram_pairs != 0) plan.groups = static_cast<std::uint32_t>(random.below(3));
+  constexpr std::array kChannelMtus = {256U, 1024U, 4096U, 32768U};
+  plan.channel_mtu = kChannelMtus[random.below(kChannelMtus.size())];
   return plan;
 }
 

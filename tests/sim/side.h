@@ -249,7 +249,8 @@ class Side final : public ReceiveTaker {
 
   State state_ = State::kDown;
   Terms terms_{};
-  std::uint32_t mtu_ = 1024;
+  std::uint32_t path_mtu_ = 1024;
+  std::uint32_t mtu_ = 1024;  ///< payload of a packet
   std::uint32_t sq_psn_ = 0;
   ibv_qp* qp_ = nullptr;
   std::uint32_t qp_number_ = 0;

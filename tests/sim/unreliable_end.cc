@@ -77,7 +77,8 @@ void UnreliableEnd::begin() {
   constexpr std::array<std::uint32_t, 5> kMtus = {256, 512, 1024, 2048, 4096};
   const std::uint32_t mtu = kMtus[random().below(world_.plan().port_mtu == 1024 ? 3 : 5)];
   for (UnreliableEnd* end : pair_.ends) {
-    end->mtu_ = mtu;
+    end->path_mtu_ = mtu;
+    end->mtu_ = world_.plan().mtu(mtu);
     end->sq_psn_ =
         static_cast<std::uint32_t>(random().below(2) == 0 ? wire::kMask24 - random().below(100)
                                                           : random().next()) &
@@ -130,7 +131,7 @@ void UnreliableEnd::connect() {
   while (receives_.size() < depth_) post_receive();
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RTR;
-  attr.path_mtu = *std::ranges::find(kMtus, mtu_, [](ibv_mtu mtu) { return 128U << mtu; });
+  attr.path_mtu = *std::ranges::find(kMtus, path_mtu_, [](ibv_mtu mtu) { return 128U << mtu; });
   attr.dest_qp_num = peer_->qp_number_;
   attr.rq_psn = peer_->sq_psn_;
   attr.ah_attr.is_global = 1;

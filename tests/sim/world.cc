@@ -117,6 +117,7 @@ World::World(const Plan& plan, std::FILE* trace_to)
     config.limits = {
         .max_qp = 64, .max_cq = 16, .max_mr = 64, .max_mw = 64, .max_pd = 8, .max_ah = 64};
     config.engine.min_ack_timeout = plan_.min_ack_timeout;
+    config.engine.channel_mtu = plan_.channel_mtu;
     config.engine.patient = plan_.patient;
     config.engine.window_max = plan_.window_max;
     config.engine.window_initial = std::min(config.engine.window_initial, plan_.window_max);
