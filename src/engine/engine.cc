@@ -2,7 +2,9 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <cstring>
 #include <expected>
 #include <vector>
 
@@ -59,6 +61,30 @@ class QpList {
 
 constexpr std::size_t kBatchTrains = 64;
 
+/// The last four bytes of a BTH: whether an acknowledgement is asked for, and the PSN.
+std::uint32_t numbered(const wire::Segment& segment) {
+  return load_be<std::uint32_t>(segment.datagram.data() + wire::Bth::kSize - 4);
+}
+
+/// How many segments are a row: of one size and path, with headers in which nothing differs but the
+/// PSN, which counts up, and nothing behind the BTH. One when none follows; so is whatever asks for
+/// an acknowledgement. The first has been parsed.
+std::size_t row_length(std::span<const wire::Segment> segments) {
+  const wire::Segment& first = segments.front();
+  const std::uint32_t number = numbered(first);
+  const std::size_t most = std::min<std::size_t>(segments.size(), wire::kMask24 + 1 - std::min(number, wire::kMask24));
+  std::size_t length = 1;
+  while (length < most) {
+    const wire::Segment& next = segments[length];
+    if (next.datagram.size() != first.datagram.size() || numbered(next) != number + length ||
+        std::memcmp(next.datagram.data(), first.datagram.data(), wire::Bth::kSize - 4) != 0 ||
+        next.path != first.path)
+      break;
+    ++length;
+  }
+  return length;
+}
+
 }  // namespace
 
 struct Engine::Impl {
@@ -106,11 +132,16 @@ struct Engine::Impl {
   void unblock() {
     while (!blocked.empty()) ready.push(blocked.pop());
   }
-  [[nodiscard]] std::optional<Use> handle(const wire::Segment& segment,
-                                          wire::IcrcVerifier& verifier, Time now);
-  enum class Placed : std::uint8_t { kNot, kWrong, kRight };
-  [[nodiscard]] Placed place(const wire::Packet& packet, QueuePair& qp,
-                             const wire::Segment& segment, wire::IcrcVerifier& verifier, Time now);
+  void handle(std::span<const wire::Segment>& left, wire::IcrcVerifier& verifier, Time now,
+              Handled& handled);
+  /// Packets of a row whose payload was placed, and whether the one behind them was wrong.
+  struct Row {
+    std::size_t placed = 0;
+    bool wrong = false;
+  };
+  [[nodiscard]] Row place(const wire::Packet& packet, QueuePair& qp,
+                          std::span<const wire::Segment> segments, wire::IcrcVerifier& verifier,
+                          Time now);
   [[nodiscard]] Use handle_verified(const std::expected<wire::Packet, wire::ParseError>& packet,
                                     QueuePair* qp, const wire::Segment& segment, Time now);
   [[nodiscard]] Use replicate(const wire::Packet& packet, const wire::Segment& segment, Time now);
@@ -211,47 +242,63 @@ Handled Engine::handle_batch(std::span<const wire::Segment> segments, Time now) 
 Handled Engine::handle_batch(std::span<const wire::Segment> segments, wire::IcrcVerifier& verifier,
                              Time now) {
   Handled handled;
-  for (const wire::Segment& segment : segments) {
-    const auto use = impl_->handle(segment, verifier, now);
-    handled.bad += use ? 0 : 1;
-    handled.taken += use && *use != Use::kNone ? 1 : 0;
-    handled.useful += use == Use::kUseful ? 1 : 0;
-  }
+  while (!segments.empty()) impl_->handle(segments, verifier, now, handled);
   impl_->settle();
   if (handled.taken != 0) impl_->unblock();
   return handled;
 }
 
-/// Nothing when the ICRC is wrong.
-std::optional<Use> Engine::Impl::handle(const wire::Segment& segment, wire::IcrcVerifier& verifier,
-                                        Time now) {
+/// The first of what is left, or more.
+void Engine::Impl::handle(std::span<const wire::Segment>& left, wire::IcrcVerifier& verifier,
+                          Time now, Handled& handled) {
+  const wire::Segment& segment = left.front();
   const auto packet = wire::parse(segment.datagram);
   QueuePair* const qp = packet ? find(packet->bth.destination_qp) : nullptr;
   if (qp != nullptr) {
-    const Placed placed = place(*packet, *qp, segment, verifier, now);
-    if (placed == Placed::kRight) return Use::kUseful;
-    if (placed == Placed::kWrong) return std::nullopt;
+    const Row row = place(*packet, *qp, left, verifier, now);
+    handled.taken += row.placed;
+    handled.useful += row.placed;
+    handled.bad += row.wrong ? 1 : 0;
+    left = left.subspan(row.placed + (row.wrong ? 1 : 0));
+    if (row.placed != 0 || row.wrong) return;
   }
-  if (!verifier.holds(segment)) return std::nullopt;
-  return handle_verified(packet, qp, segment, now);
+  left = left.subspan(1);
+  if (!verifier.holds(segment)) {
+    ++handled.bad;
+    return;
+  }
+  const Use use = handle_verified(packet, qp, segment, now);
+  handled.taken += use != Use::kNone ? 1 : 0;
+  handled.useful += use == Use::kUseful ? 1 : 0;
 }
 
-/// Places a payload while it is verified, unless it has no place yet, or its memory went away.
-Engine::Impl::Placed Engine::Impl::place(const wire::Packet& packet, QueuePair& qp,
-                                         const wire::Segment& segment, wire::IcrcVerifier& verifier,
-                                         Time now) {
-  const Bytes to = qp.place_of(packet, segment);
-  if (to.empty()) return Placed::kNot;
-  bool right = false;
+/// Places payloads while they are verified, unless the first has no place yet, or its memory went
+/// away.
+Engine::Impl::Row Engine::Impl::place(const wire::Packet& packet, QueuePair& qp,
+                                      std::span<const wire::Segment> segments,
+                                      wire::IcrcVerifier& verifier, Time now) {
+  if (packet.info().place != wire::Place::kMiddle) return {};
+  const Bytes to = qp.place_of(packet, segments.front(), row_length(segments));
+  if (to.empty()) return {};
+  const std::size_t size = packet.payload.size();
   const std::size_t header_size = packet.info().header_size;
-  if (!guarded(to.data(), to.size(),
-               [&] { right = verifier.holds_copied(segment, header_size, to.data()); }))
-    return Placed::kNot;
-  if (!right) return Placed::kWrong;
-  ++core.counters.packets_received;
-  qp.handle_placed(packet, segment, now);
-  note(qp);
-  return Placed::kRight;
+  Row row;
+  const bool reached = guarded(to.data(), to.size(), [&] {
+    while (row.placed * size < to.size()) {
+      if (!verifier.holds_copied(segments[row.placed], header_size,
+                                 to.data() + row.placed * size))
+        return;
+      ++row.placed;
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // it counts though the next one faults
+    }
+  });
+  row.wrong = reached && row.placed * size < to.size();
+  if (row.placed != 0) {
+    core.counters.packets_received.add(row.placed);
+    qp.handle_placed(packet, segments.front(), static_cast<std::uint32_t>(row.placed), now);
+    note(qp);
+  }
+  return row;
 }
 
 Use Engine::Impl::handle_verified(const std::expected<wire::Packet, wire::ParseError>& packet,

@@ -241,21 +241,24 @@ Counter Counters::* QueuePair::objection(const wire::Packet& packet,
   return misled ? &Counters::wrong_source : nullptr;
 }
 
-Bytes QueuePair::place_of(const wire::Packet& packet, const wire::Segment& segment) const {
+Bytes QueuePair::place_of(const wire::Packet& packet, const wire::Segment& segment,
+                          std::size_t row) const {
   const wire::OpcodeInfo& info = packet.info();
   const bool may_have_one = info.place == wire::Place::kMiddle && config_.type == QpType::kRc &&
                             info.transport == wire::Transport::kRc;
   if (!may_have_one || objection(packet, segment) != nullptr) return {};
-  return is_request(info.operation) ? responder_.place_of(packet) : requester_.place_of(packet);
+  return is_request(info.operation) ? responder_.place_of(packet, row)
+                                    : requester_.place_of(packet, row);
 }
 
-void QueuePair::handle_placed(const wire::Packet& packet, const wire::Segment& segment, Time now) {
-  ++counters_.packets_received;  // the engine has counted it already
-  if (core_.config.congestion.on) note_mark(segment, now);
+void QueuePair::handle_placed(const wire::Packet& packet, const wire::Segment& segment,
+                              std::uint32_t row, Time now) {
+  counters_.packets_received.add(row);  // the engine has counted them already
+  if (core_.config.congestion.on) note_mark(segment, row, now);
   if (is_request(packet.info().operation)) {
-    responder_.handle_placed(packet);
+    responder_.handle_placed(packet, row);
   } else {
-    requester_.handle_placed(packet, now);
+    requester_.handle_placed(packet, row, now);
   }
   if (overrun_) enter_error(false);
   note_drained();
@@ -268,7 +271,7 @@ Use QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment, 
   if (!connected()) {
     datagrams_.handle(packet, segment);
   } else {
-    if (core_.config.congestion.on) note_mark(segment, now);
+    if (core_.config.congestion.on) note_mark(segment, 1, now);
     if (state() == QpState::kRtr && !established_) {
       established_ = true;
       raise(EventKind::kCommunicationEstablished);
@@ -288,9 +291,9 @@ Use QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment, 
 
 /// The notification point (Zhu et al., SIGCOMM 2015, section 3.1): the first marked packet is
 /// answered at once, and then at most one in an interval.
-void QueuePair::note_mark(const wire::Segment& segment, Time now) {
+void QueuePair::note_mark(const wire::Segment& segment, std::uint32_t row, Time now) {
   if ((segment.path.traffic_class & kEcnBits) != kCongestionExperienced) return;
-  count(&Counters::marked);
+  count(&Counters::marked, row);
   if (now < next_cnp_ && !mutant(Mutant::kCnpForEachMark)) return;
   cnp_due_ = true;
   next_cnp_ = now + core_.config.congestion.cnp_interval;

@@ -42,10 +42,14 @@ class QueuePair {
   [[nodiscard]] Use handle(const wire::Packet& packet, const wire::Segment& segment, Time now);
   /// Where a packet's payload goes, when that is fixed without the packet: it is the expected one
   /// in the middle of a message, and its memory is one piece. Nothing else of it was verified, so
-  /// nothing changes. Empty otherwise.
-  [[nodiscard]] Bytes place_of(const wire::Packet& packet, const wire::Segment& segment) const;
-  /// In place of handle(): the payload is where place_of() said.
-  void handle_placed(const wire::Packet& packet, const wire::Segment& segment, Time now);
+  /// nothing changes. Empty otherwise. There may be room behind it for the payloads of packets of
+  /// the same row that come after it, up to `row` with the first.
+  [[nodiscard]] Bytes place_of(const wire::Packet& packet, const wire::Segment& segment,
+                               std::size_t row) const;
+  /// In place of handle(): the payloads of `row` packets, of which this is the first, are where
+  /// place_of() said.
+  void handle_placed(const wire::Packet& packet, const wire::Segment& segment, std::uint32_t row,
+                     Time now);
   /// A notification of congestion. False when it was not for this queue pair, or not yet.
   bool handle_cnp(const wire::Packet& packet, const wire::Segment& segment, Time now);
   void handle_timeout(Time now);
@@ -134,7 +138,7 @@ class QueuePair {
   [[nodiscard]] bool from_peer(const wire::Packet& packet, const wire::Segment& segment);
   [[nodiscard]] Counter Counters::* objection(const wire::Packet& packet,
                                               const wire::Segment& segment) const;
-  void note_mark(const wire::Segment& segment, Time now);
+  void note_mark(const wire::Segment& segment, std::uint32_t row, Time now);
   void send_cnp(TrainBatch& batch);
   /// Returns whether there is more to answer.
   [[nodiscard]] bool answer(TrainBatch& batch, Time now);

@@ -40,8 +40,8 @@ class Requester {
   [[nodiscard]] bool rests() const;
   void handle_response(const wire::Packet& packet, Time now);
   /// See QueuePair.
-  [[nodiscard]] Bytes place_of(const wire::Packet& packet) const;
-  void handle_placed(const wire::Packet& packet, Time now);
+  [[nodiscard]] Bytes place_of(const wire::Packet& packet, std::size_t row) const;
+  void handle_placed(const wire::Packet& packet, std::uint32_t row, Time now);
   void handle_timeout(Time now);
   [[nodiscard]] std::optional<Time> deadline() const;
   /// Completes everything that is left with a flush error (ERR).

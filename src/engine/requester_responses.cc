@@ -127,21 +127,30 @@ void Requester::handle_read_response(const wire::Packet& packet, Time now) {
   pass(wqe, psn_add(unacked_psn_, 1), now);
 }
 
-Bytes Requester::place_of(const wire::Packet& packet) const {
+Bytes Requester::place_of(const wire::Packet& packet, std::size_t row) const {
   const std::uint32_t mtu = qp_.mtu();
+  const std::int32_t asked = psn_distance(high_psn_, unacked_psn_);
   const bool expected = packet.bth.psn == unacked_psn_ && packet.payload.size() == mtu &&
-                        psn_distance(high_psn_, unacked_psn_) > 0 && oldest_ != assigned_;
+                        asked > 0 && oldest_ != assigned_;
   if (!expected) return {};
   const SendWqe& wqe = qp_.config().send_queue->at(oldest_);
   if (wqe.request.opcode != SendOpcode::kRead) return {};
   const auto index = static_cast<std::uint32_t>(psn_distance(unacked_psn_, wqe.first_psn));
   if (!right_place(wire::Place::kMiddle, wqe, index)) return {};
-  return piece_of(core_.memory, wqe.request.pieces, std::uint64_t{index} * mtu, mtu, qp_.read_pd());
+  // A part, and the whole, end with another packet.
+  const std::uint32_t middles =
+      std::min(wqe.read_part - index % wqe.read_part, wqe.psn_count - index) - 1;
+  const std::size_t most =
+      std::min({row, std::size_t{middles}, static_cast<std::size_t>(asked)});
+  return room_for(most, mtu, [&](std::size_t bytes) {
+    return piece_of(core_.memory, wqe.request.pieces, std::uint64_t{index} * mtu, bytes,
+                    qp_.read_pd());
+  });
 }
 
-void Requester::handle_placed(const wire::Packet& packet, Time now) {
-  qp_.count(&Counters::bytes_received, packet.payload.size());
-  pass(qp_.config().send_queue->at(oldest_), psn_add(unacked_psn_, 1), now);
+void Requester::handle_placed(const wire::Packet& packet, std::uint32_t row, Time now) {
+  qp_.count(&Counters::bytes_received, packet.payload.size() * row);
+  pass(qp_.config().send_queue->at(oldest_), psn_add(unacked_psn_, row), now);
 }
 
 /// Whether a READ response with this place in its message may carry packet `index` of the READ.

@@ -194,7 +194,7 @@ void Responder::execute_send(const wire::Packet& packet) {
   } else if (tagged_.kind == Tagged::Kind::kMatched && !tagged_.told) {
     tell_match(packet, Status::kSuccess, 0);
   }
-  finish_packet(packet, 1);
+  finish_packets(packet, 1);
 }
 
 /// What a SEND asks to be invalidated. A bad key: an error completion and ERR, but no NAK
@@ -242,7 +242,7 @@ void Responder::execute_write(const wire::Packet& packet) {
       complete_receive(packet, CompletionOpcode::kReceiveWriteWithImm, write_total_);
     }
   }
-  finish_packet(packet, 1);
+  finish_packets(packet, 1);
 }
 
 bool Responder::begin_write(const wire::Packet& packet) {
@@ -305,24 +305,30 @@ void Responder::execute_read(const wire::Packet& packet) {
 
 // --- Payload that is placed while it is verified
 
-Bytes Responder::place_of(const wire::Packet& packet) const {
+Bytes Responder::place_of(const wire::Packet& packet, std::size_t row) const {
   const std::uint32_t size = qp_.mtu();
   if (packet.bth.psn != expected_psn_ || packet.payload.size() != size) return {};
   if (message_ == Message::kSend) {
     if (packet.info().operation != wire::Operation::kSend || tags_ != nullptr) return {};
-    return piece_of(core_.memory, receive_.pieces, received_, size, receive_.pd);
+    return room_for(row, size, [this](std::size_t bytes) {
+      return piece_of(core_.memory, receive_.pieces, received_, bytes, receive_.pd);
+    });
   }
   const bool writes = message_ == Message::kWrite &&
                       packet.info().operation == wire::Operation::kWrite &&
                       (qp_.attributes().access & kRemoteWrite) != 0;
   if (!writes || size >= write_left_) return {};
-  return core_.memory
-      .lookup_remote(write_rkey_, write_address_, size, kRemoteWrite, user(target_.pd))
-      .value_or(Bytes());
+  // What is left ends with another packet.
+  const std::size_t most = std::min<std::size_t>(row, (write_left_ - 1) / size);
+  return room_for(most, size, [this](std::size_t bytes) {
+    return core_.memory
+        .lookup_remote(write_rkey_, write_address_, bytes, kRemoteWrite, user(target_.pd))
+        .value_or(Bytes());
+  });
 }
 
-void Responder::handle_placed(const wire::Packet& packet) {
-  const auto size = static_cast<std::uint32_t>(packet.payload.size());
+void Responder::handle_placed(const wire::Packet& packet, std::uint32_t row) {
+  const auto size = static_cast<std::uint32_t>(packet.payload.size()) * row;
   nak_sent_ = false;
   ahead_ = 0;
   if (message_ == Message::kSend) {
@@ -331,7 +337,7 @@ void Responder::handle_placed(const wire::Packet& packet) {
     write_address_ += size;
     write_left_ -= size;
   }
-  finish_packet(packet, 1);
+  finish_packets(packet, row);
 }
 
 // --- Duplicates
@@ -436,12 +442,12 @@ KeyUser Responder::user(std::uint32_t pd) const {
   return {.pd = pd, .qp_number = qp_.config().number};
 }
 
-/// Common to the packets of SENDs and WRITEs that were executed.
-void Responder::finish_packet(const wire::Packet& packet, std::uint32_t psns) {
-  if (ends(packet.info().place)) msn_ = (msn_ + 1) & wire::kMask24;
-  qp_.count(&Counters::bytes_received, packet.payload.size());
-  expected_psn_ = psn_add(expected_psn_, psns);
-  if (packet.bth.ack_request && qp_.reliable()) answer_acknowledge();
+/// Common to the packets of SENDs and WRITEs that were executed: `count` alike.
+void Responder::finish_packets(const wire::Packet& last, std::uint32_t count) {
+  if (ends(last.info().place)) msn_ = (msn_ + 1) & wire::kMask24;
+  qp_.count(&Counters::bytes_received, last.payload.size() * count);
+  expected_psn_ = psn_add(expected_psn_, count);
+  if (last.bth.ack_request && qp_.reliable()) answer_acknowledge();
 }
 
 }  // namespace verbena::engine

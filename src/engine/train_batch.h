@@ -64,6 +64,14 @@ class TrainBatch {
 [[nodiscard]] Bytes piece_of(const MemoryLookup& memory, std::span<const Sge> pieces,
                              std::uint64_t offset, std::uint64_t size, std::uint32_t pd);
 
+/// Room for `row` payloads of `size` bytes, or where that is not one piece, for one: `find` says
+/// where so many bytes are.
+template <typename Find>
+[[nodiscard]] Bytes room_for(std::size_t row, std::size_t size, Find find) {
+  const Bytes room = find(row * size);
+  return room.empty() && row > 1 ? find(size) : room;
+}
+
 /// Copies `data` to byte `offset` of a scatter list, each piece looked up with local write access.
 /// Nothing is written beyond the list; the caller checked that the data fit.
 [[nodiscard]] std::expected<void, MemoryError> scatter(const MemoryLookup& memory,

@@ -56,12 +56,21 @@ constexpr std::uint64_t fold_low(unsigned bits) { return power(bits + 32) << 1; 
 constexpr std::uint64_t fold_high(unsigned bits) { return power(bits - 32) << 1; }
 static_assert(fold_low(512) == 0x154442BD4 && fold_high(512) == 0x1C6E41596);
 
-/// The CRC of an accumulator that nothing was before. The library inverts on the way in and out.
-std::uint32_t crc_of_block(__m128i block) {
-  alignas(kBlock) std::array<std::byte, kBlock> bytes;
-  _mm_store_si128(reinterpret_cast<__m128i*>(bytes.data()), block);
-  return isal_crc32(~0U, bytes.data(), bytes.size());
+/// The polynomial P with its coefficient of x^32, reflected: bit 0 is that one.
+constexpr std::uint64_t kPolynomial = (std::uint64_t{0xEDB88320} << 1) | 1;
+/// x^64/P without its remainder, reflected: bit 0 is the coefficient of x^32.
+constexpr std::uint64_t quotient() {
+  std::uint64_t found = 0;
+  std::uint64_t rest = 1;  // of x^64: bit n is the coefficient of x^(64 - n)
+  for (unsigned n = 0; n <= 32; ++n, rest >>= 1) {
+    if ((rest & 1) == 0) continue;
+    found |= std::uint64_t{1} << n;
+    rest ^= kPolynomial;
+  }
+  return found;
 }
+constexpr std::uint64_t kQuotient = quotient();
+static_assert(kQuotient == 0x1F7011641);
 
 /// A state and up to 16 bytes behind it as the accumulator before the first bytes. A state counts
 /// as if it were added to the four bytes behind it.
@@ -69,11 +78,23 @@ struct Beginning {
   __m128i block;
   __m128i added;  ///< to the first bytes
 };
+/// A BTH alone, in most packets.
+constexpr std::size_t kUsualHead = 12;
 Beginning beginning(std::uint32_t state, ConstBytes head) {
   const bool fits = head.size() >= sizeof state && head.size() <= kBlock;
   if (!fits) {
     state = isal_crc32(state, head.data(), head.size());
     return {.block = _mm_setzero_si128(), .added = _mm_cvtsi32_si128(static_cast<int>(~state))};
+  }
+  if (head.size() == kUsualHead) {
+    std::uint32_t first = 0;
+    std::uint64_t rest = 0;
+    std::memcpy(&first, head.data(), sizeof first);
+    std::memcpy(&rest, head.data() + sizeof first, sizeof rest);
+    first ^= ~state;
+    return {.block = _mm_set_epi64x(static_cast<long long>(rest),
+                                    static_cast<long long>(std::uint64_t{first} << 32)),
+            .added = _mm_setzero_si128()};
   }
   alignas(kBlock) std::array<std::byte, kBlock> bytes{};
   std::byte* const at = bytes.data() + (kBlock - head.size());
@@ -106,6 +127,23 @@ template <unsigned kBits>
   to += kBlock;
   from += kBlock;
   return bytes;
+}
+
+/// The CRC of an accumulator that nothing was before, inverted as the library's. Its first half is
+/// moved onto the second, what stands before 64 bits onto those, and their remainder is found by
+/// Barrett's reduction: the quotient's 32 bits by a product with x^64/P, taken off times P.
+[[VERBENA_PCLMUL]] inline std::uint32_t crc_of_block(__m128i block) {
+  const __m128i word = _mm_cvtsi32_si128(-1);
+  const __m128i by = _mm_set_epi64x(static_cast<long long>(power(64) << 1),
+                                    static_cast<long long>(fold_high(128)));
+  block = _mm_xor_si128(_mm_clmulepi64_si128(block, by, 0x00), _mm_srli_si128(block, 8));
+  const __m128i front = _mm_clmulepi64_si128(_mm_and_si128(block, word), by, 0x10);
+  block = _mm_xor_si128(front, _mm_srli_si128(block, 4));
+  const __m128i barrett =
+      _mm_set_epi64x(static_cast<long long>(kPolynomial), static_cast<long long>(kQuotient));
+  __m128i off = _mm_clmulepi64_si128(_mm_and_si128(block, word), barrett, 0x00);
+  off = _mm_clmulepi64_si128(_mm_and_si128(off, word), barrett, 0x10);
+  return ~static_cast<std::uint32_t>(_mm_extract_epi32(_mm_xor_si128(block, off), 1));
 }
 
 /// What is left when fewer than four accumulators fit.
@@ -211,7 +249,7 @@ std::span<const CopyCrc> copy_crc_ways() {
 }
 
 std::uint32_t crc32(std::uint32_t state, ConstBytes bytes) {
-  return isal_crc32(state, bytes.data(), bytes.size());
+  return bytes.empty() ? state : isal_crc32(state, bytes.data(), bytes.size());
 }
 
 std::uint32_t copy_crc32(std::uint32_t state, ConstBytes head, std::byte* to, const std::byte* from,
