@@ -19,6 +19,7 @@ namespace {
 constexpr std::uint32_t kMessage = 64;
 constexpr std::uint32_t kLong = 32768;
 constexpr int kDepth = 64;
+constexpr int kList = 32;  ///< requests that are posted at once
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
 /// A device with one queue pair and one region.
@@ -74,27 +75,32 @@ struct Side {
             .length = length,
             .lkey = mr->lkey};
   }
-  void receive() {
+  void receive(int count = 1) {
     ibv_sge where = piece(kMessage);
     ibv_recv_wr wr{.wr_id = 1, .next = nullptr, .sg_list = &where, .num_sge = 1};
     ibv_recv_wr* bad = nullptr;
-    VERBENA_CHECK(ibv_post_recv(qp, &wr, &bad) == 0);
+    for (int i = 0; i < count; ++i) VERBENA_CHECK(ibv_post_recv(qp, &wr, &bad) == 0);
   }
-  void send(ibv_wr_opcode opcode, std::uint32_t length, const Side& to) {
+  /// So many at once, of which the last one is signaled.
+  void send(ibv_wr_opcode opcode, std::uint32_t length, const Side& to, int count = 1) {
     ibv_sge from = piece(length);
-    ibv_send_wr wr{};
-    wr.sg_list = &from;
-    wr.num_sge = 1;
-    wr.opcode = opcode;
-    wr.send_flags = IBV_SEND_SIGNALED;
-    wr.wr.rdma.remote_addr = reinterpret_cast<std::uintptr_t>(to.memory.data());
-    wr.wr.rdma.rkey = to.mr->rkey;
+    std::array<ibv_send_wr, kList> list{};
+    for (int i = 0; i < count; ++i) {
+      ibv_send_wr& wr = list[static_cast<std::size_t>(i)];
+      wr.next = i + 1 < count ? &wr + 1 : nullptr;
+      wr.sg_list = &from;
+      wr.num_sge = 1;
+      wr.opcode = opcode;
+      wr.send_flags = i + 1 < count ? 0 : IBV_SEND_SIGNALED;
+      wr.wr.rdma.remote_addr = reinterpret_cast<std::uintptr_t>(to.memory.data());
+      wr.wr.rdma.rkey = to.mr->rkey;
+    }
     ibv_send_wr* bad = nullptr;
-    VERBENA_CHECK(ibv_post_send(qp, &wr, &bad) == 0);
+    VERBENA_CHECK(ibv_post_send(qp, list.data(), &bad) == 0);
   }
   /// How many completions a poll took, each of a success.
   int poll() const {
-    std::array<ibv_wc, 4> completions{};
+    std::array<ibv_wc, kList> completions{};
     const int count = ibv_poll_cq(cq, static_cast<int>(completions.size()), completions.data());
     for (int i = 0; i < count; ++i)
       VERBENA_CHECK(completions[static_cast<std::size_t>(i)].status == IBV_WC_SUCCESS);
@@ -195,6 +201,42 @@ void poll_send(unsigned warm_up, unsigned times) {
         Pair::host.drive(1);  // the acknowledgement leaves
       },
       [&] { VERBENA_CHECK(pair.a->poll() == 1); }, [] {});
+}
+
+void send_list(unsigned warm_up, unsigned times) {
+  Pair pair;
+  pair.expected = kList + 1;
+  run_script(
+      warm_up, times, [&] { pair.b->receive(kList); },
+      [&] { pair.a->send(IBV_WR_SEND, kMessage, *pair.b, kList); }, [&] { pair.settle(); });
+}
+
+void poll_list(unsigned warm_up, unsigned times) {
+  Pair pair;
+  pair.expected = 1;
+  run_script(
+      warm_up, times,
+      [&] {
+        pair.b->receive(kList);
+        pair.a->send(IBV_WR_SEND, kMessage, *pair.b, kList);
+      },
+      [&] { VERBENA_CHECK(pair.b->poll() == kList); }, [&] { pair.settle(); });
+}
+
+void write_list(unsigned warm_up, unsigned times) {
+  Pair pair;
+  pair.expected = 1;
+  run_script(
+      warm_up, times, [] {}, [&] { pair.a->send(IBV_WR_RDMA_WRITE, kMessage, *pair.b, kList); },
+      [&] { pair.settle(); });
+}
+
+void place_list(unsigned warm_up, unsigned times) {
+  Pair pair;
+  pair.expected = 1;
+  run_script(
+      warm_up, times, [&] { pair.a->send(IBV_WR_RDMA_WRITE, kMessage, *pair.b, kList); },
+      [&] { VERBENA_CHECK(pair.b->poll() == 0); }, [&] { pair.settle(); });
 }
 
 void train_place(unsigned warm_up, unsigned times) {

@@ -17,7 +17,7 @@ SEGMENTS = {1056: 60, 4128: 15}  # datagrams that one send may carry, by their s
 LONG = 100000  # iterations of a ping-pong; quick runs do a tenth
 
 # Options of `verbena run`, by the path that packets take.
-PATHS = {"udp": [], "host": []}  # one day the second will be shared memory, and the first ask for UDP
+PATHS = {"udp": ["--set", "same_host=udp"], "host": ["--set", "same_host=auto"]}
 
 
 @dataclasses.dataclass(frozen=True)
