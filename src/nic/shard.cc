@@ -299,6 +299,7 @@ std::size_t Shard::report(std::uint32_t above, std::span<QueuePairReport> to, Ti
       to[count++] = {.number = qp->first,
                      .type = qp->second->type(),
                      .state = engine_.state(transport),
+                     .channel = attributes.path.channel,
                      .destination_qp = attributes.destination_qp,
                      .source = attributes.path.source,
                      .destination = attributes.path.destination,
