@@ -72,7 +72,8 @@ std::uint32_t numbered(const wire::Segment& segment) {
 std::size_t row_length(std::span<const wire::Segment> segments) {
   const wire::Segment& first = segments.front();
   const std::uint32_t number = numbered(first);
-  const std::size_t most = std::min<std::size_t>(segments.size(), wire::kMask24 + 1 - std::min(number, wire::kMask24));
+  const std::size_t most =
+      std::min<std::size_t>(segments.size(), wire::kMask24 + 1 - std::min(number, wire::kMask24));
   std::size_t length = 1;
   while (length < most) {
     const wire::Segment& next = segments[length];
@@ -285,8 +286,7 @@ Engine::Impl::Row Engine::Impl::place(const wire::Packet& packet, QueuePair& qp,
   Row row;
   const bool reached = guarded(to.data(), to.size(), [&] {
     while (row.placed * size < to.size()) {
-      if (!verifier.holds_copied(segments[row.placed], header_size,
-                                 to.data() + row.placed * size))
+      if (!verifier.holds_copied(segments[row.placed], header_size, to.data() + row.placed * size))
         return;
       ++row.placed;
       std::atomic_signal_fence(std::memory_order_seq_cst);  // it counts though the next one faults

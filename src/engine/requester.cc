@@ -101,8 +101,7 @@ bool Requester::can_start(const SendWqe& wqe) const {
 
 void Requester::assign_psns(SendWqe& wqe) {
   wqe.first_psn = next_psn_;
-  wqe.psn_count =
-      is_atomic(wqe.request.opcode) ? 1 : packet_count(wqe.length, qp_.mtu());
+  wqe.psn_count = is_atomic(wqe.request.opcode) ? 1 : packet_count(wqe.length, qp_.mtu());
   // The answer to one READ request comes as fast as the peer can send, into a socket buffer of ours
   // that others use too: a long READ is asked for in parts, each a READ request of its own on the
   // wire. They stay the same in retries, since for the responder each is a message with its PSNs.
@@ -189,8 +188,7 @@ Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {
   // passes a window that has shrunk since.
   const std::uint32_t count =
       std::min(wqe.psn_count - index, wqe.read_part - index % wqe.read_part);
-  const bool admitted =
-      incoming_charge_ == 0 || incoming_->admits(packet_cost(wqe), count) != 0;
+  const bool admitted = incoming_charge_ == 0 || incoming_->admits(packet_cost(wqe), count) != 0;
   if (!admitted) return Fill::kBlocked;
   if (index % wqe.read_part != 0) resumed_psn_ = cursor_psn_;
 

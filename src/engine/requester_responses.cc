@@ -140,8 +140,7 @@ Bytes Requester::place_of(const wire::Packet& packet, std::size_t row) const {
   // A part, and the whole, end with another packet.
   const std::uint32_t middles =
       std::min(wqe.read_part - index % wqe.read_part, wqe.psn_count - index) - 1;
-  const std::size_t most =
-      std::min({row, std::size_t{middles}, static_cast<std::size_t>(asked)});
+  const std::size_t most = std::min({row, std::size_t{middles}, static_cast<std::size_t>(asked)});
   return room_for(most, mtu, [&](std::size_t bytes) {
     return piece_of(core_.memory, wqe.request.pieces, std::uint64_t{index} * mtu, bytes,
                     qp_.read_pd());

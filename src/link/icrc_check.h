@@ -20,8 +20,8 @@ namespace verbena::link {
 /// expected to have written (`nic.md`, Trains): the packet's position in the batch that the kernel
 /// delivered, the source's previous identification + 1, 0. kStrict takes no other; kSolve then asks
 /// which identification would make the ICRC right and takes it, which leaves 16 of 32 bits of
-/// check; kOff takes everything. What came undamaged by its way is not looked at. Where the link saw the identification only that one counts, in
-/// kSolve too.
+/// check; kOff takes everything. What came undamaged by its way is not looked at. Where the link
+/// saw the identification only that one counts, in kSolve too.
 ///
 /// Threads: none; it belongs to its shard, as the link does. Memory: fixed.
 class IcrcCheck final : public wire::IcrcVerifier {

@@ -204,7 +204,8 @@ void ShmLink::drain_bells() {
   rung_ = false;
   std::array<epoll_event, kBellsAtOnce> events;
   constexpr timespec kNoTime{.tv_sec = 0, .tv_nsec = 0};
-  const int count = sys::epoll_wait(channels_->descriptor(), events.data(), events.size(), &kNoTime);
+  const int count =
+      sys::epoll_wait(channels_->descriptor(), events.data(), events.size(), &kNoTime);
   for (int i = 0; i < count; ++i) {
     const std::uint32_t number = events[static_cast<std::size_t>(i)].data.u32;
     if (number >= by_number_.size() || by_number_[number] == nullptr) continue;

@@ -57,7 +57,7 @@ class ShmChannels {
 
   const sys::OwnedFd epoll_;
   std::atomic<bool> changed_{false};
-  std::mutex mutex_;  ///< guards the rest
+  std::mutex mutex_;                                     ///< guards the rest
   std::vector<bool> used_ = std::vector<bool>(1, true);  ///< by number; 0 is the network
   std::vector<Change> changes_{};
 };

@@ -77,9 +77,8 @@ class ShmLinkTest : public ::testing::Test {
     auto back = RingMemory::create().value();
     raw = RingMemory::open(there.descriptor.get()).value();
     std::array<int, 2> ends{};
-    EXPECT_EQ(sys::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
-                              ends.data()),
-              0);
+    EXPECT_EQ(
+        sys::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
     for (std::size_t i = 0; i < 2; ++i) bells[i] = std::make_shared<sys::OwnedFd>(ends[i]);
     auto there_in = RingMemory::open(there.descriptor.get()).value();
     auto back_out = RingMemory::open(back.descriptor.get()).value();

@@ -216,7 +216,8 @@ Progress Nic::progress(Time now, std::uint32_t budget) {
 }
 
 bool Nic::may_sleep(Time now) {
-  return std::ranges::all_of(impl_->shards, [now](const auto& shard) { return shard->may_sleep(now); });
+  return std::ranges::all_of(impl_->shards,
+                             [now](const auto& shard) { return shard->may_sleep(now); });
 }
 
 std::optional<Time> Nic::next_timeout(std::optional<Time> at_latest) const {

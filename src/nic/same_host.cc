@@ -42,8 +42,8 @@ std::uint16_t SameHost::meet(const wire::Path& path, std::uint8_t slot,
   Caller caller(slot_name(pair.peer, pair.peer_slot), kPatience);
   using enum Caller::Outcome;
   // Who cannot be asked cannot ask either.
-  const bool near = caller.outcome() == kReady || caller.outcome() == kOwn ||
-                    caller.outcome() == kSilent;
+  const bool near =
+      caller.outcome() == kReady || caller.outcome() == kOwn || caller.outcome() == kSilent;
   if (!near || apart(pair, caller.pid())) return 0;
   const auto introduced = introduce(pair, caller);
   if (introduced) return *introduced;
@@ -104,10 +104,9 @@ Result<std::uint16_t> SameHost::introduce(const SlotPair& pair, Caller& caller) 
     if (!taken && taken.error().condition != std::errc::timed_out)
       return std::unexpected(taken.error());
   }
-  return open(pair, caller.pid(),
-              {.out = std::move(there.memory),
-               .in = std::move(back.memory),
-               .bell = std::move(own_bell)});
+  return open(
+      pair, caller.pid(),
+      {.out = std::move(there.memory), .in = std::move(back.memory), .bell = std::move(own_bell)});
 }
 
 Result<void> SameHost::accept(ChannelOffer offer) {
@@ -133,8 +132,7 @@ Result<void> SameHost::accept(ChannelOffer offer) {
 Result<std::uint16_t> SameHost::open(const SlotPair& pair, pid_t peer, Half half) {
   const std::scoped_lock lock(mutex_);
   if (const auto found = apart_.find(pair); found != apart_.end()) {
-    if (found->second == peer)
-      return fail(std::errc::connection_refused, "the slots stay apart");
+    if (found->second == peer) return fail(std::errc::connection_refused, "the slots stay apart");
     apart_.erase(found);
   }
   const auto found = slots_.find({pair.own, pair.own_slot});

@@ -78,8 +78,7 @@ TEST_F(SameHostTest, QueuePairsOfOneMachineMeet) {
                               .rkey = owner->region->key},
                              {reader->piece(0, 60'000)}));
     EXPECT_EQ(await(*reader, reader->send_cq).status, Status::kSuccess);
-    EXPECT_EQ(std::ranges::count(reader->memory, std::byte{0x77}),
-              reader == &b ? 65'536 : 60'000);
+    EXPECT_EQ(std::ranges::count(reader->memory, std::byte{0x77}), reader == &b ? 65'536 : 60'000);
   }
 }
 
@@ -126,9 +125,8 @@ class Offers : public ::testing::Test {
     for (int i = 0; i < 2; ++i)
       made.descriptors.push_back(std::move(link::RingMemory::create().value().descriptor));
     std::array<int, 2> ends{};
-    EXPECT_EQ(sys::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
-                              ends.data()),
-              0);
+    EXPECT_EQ(
+        sys::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()), 0);
     made.descriptors.emplace_back(ends[0]);
     other_ = sys::OwnedFd(ends[1]);
     return made;
@@ -137,10 +135,8 @@ class Offers : public ::testing::Test {
   ForkLedger ledger_;
   SameHost near_{ledger_};
   std::shared_ptr<link::ShmChannels> channels_ = link::ShmChannels::create().value();
-  const SlotPair pair_{.own = address("127.77.30.8"),
-                       .peer = address("127.77.30.9"),
-                       .own_slot = 3,
-                       .peer_slot = 4};
+  const SlotPair pair_{
+      .own = address("127.77.30.8"), .peer = address("127.77.30.9"), .own_slot = 3, .peer_slot = 4};
   sys::OwnedFd other_;
 };
 

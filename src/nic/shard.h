@@ -63,8 +63,8 @@ class Shard {
   /// Turns until nothing comes and nothing goes, at most `budget` datagrams; for the host, which is
   /// not woken by it.
   Progress progress(Time now, std::uint32_t budget);
-  /// Before the host sleeps on the descriptors: as link::Link::arm(). False, too, while somebody else
-  /// drives.
+  /// Before the host sleeps on the descriptors: as link::Link::arm(). False, too, while somebody
+  /// else drives.
   [[nodiscard]] bool may_sleep(Time now);
   /// Turns until nothing comes, a bounded number of times: before a thread goes to sleep.
   void look(Time now);

@@ -44,10 +44,10 @@ struct Address {
 /// "10.0.0.1" for an IPv4 address, else RFC 5952 text as inet_ntop writes it.
 [[nodiscard]] std::string to_string(const Address& address);
 
-/// What the headers before a packet's BTH say beside its payload: IP and UDP, or a GRH.
-/// Payload that a packet has at most which goes by a channel.
+/// Payload that a packet has at most which goes by a channel (Path::channel).
 inline constexpr std::uint32_t kMaxChannelMtu = 32768;
 
+/// What the headers before a packet's BTH say beside its payload: IP and UDP, or a GRH.
 struct Path {
   Address source{};
   Address destination{};

@@ -31,7 +31,7 @@ struct Plan {
   std::uint64_t seed = 0;
   std::size_t processes = 2;
   bool ipv6 = false;
-  bool same_host = false;  ///< connected queue pairs use memory that the processes share
+  bool same_host = false;             ///< connected queue pairs use memory that the processes share
   std::uint32_t channel_mtu = 32768;  ///< payload of their packets
   std::uint32_t port_mtu = 4096;
   NetworkPlan network{};

@@ -250,8 +250,8 @@ void Process::expect_event(std::uint32_t qp_number, ibv_event_type type) {
   world_.scheduler().spawn(index_, name_ + " expects", [this, qp_number, type] {
     world_.scheduler().sleep(Duration(1));  // whoever can run does so before
     if (up() && !had_event(qp_number, type)) {
-      world_.fail(fmt::format("{}: qp {:#08x} refused a request and raised no event", name_,
-                              qp_number));
+      world_.fail(
+          fmt::format("{}: qp {:#08x} refused a request and raised no event", name_, qp_number));
     }
   });
 }

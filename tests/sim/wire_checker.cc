@@ -300,9 +300,8 @@ void WireChecker::received(const wire::Address& at, const wire::Segment& segment
   const ConstBytes bytes = segment.datagram;
   if (bytes.size() < wire::Bth::kSize + wire::kIcrcSize) return;
   const ConstBytes covered = bytes.first(bytes.size() - wire::kIcrcSize);
-  if (!segment.undamaged &&
-      wire::icrc(segment.path, segment.identification.value_or(0), covered) !=
-      wire::load_icrc(bytes.data() + covered.size())) {
+  if (!segment.undamaged && wire::icrc(segment.path, segment.identification.value_or(0), covered) !=
+                                wire::load_icrc(bytes.data() + covered.size())) {
     ++corrupt_;
     return;
   }
