@@ -210,8 +210,12 @@ Result<AsyncEvent> Nic::next_async_event() {
 // Progress.
 
 Progress Nic::progress(Time now, std::uint32_t budget) {
+  // A thread that polled and now looks at its memory instead, for what a peer writes there, replies
+  // when it sees it: the acknowledgement goes with the reply, and both reach a peer that polls.
+  const engine::Acks acks =
+      impl_->poll_state.expected_back(now) ? engine::Acks::kHold : engine::Acks::kSend;
   Progress done;
-  for (const auto& shard : impl_->shards) done += shard->progress(now, budget);
+  for (const auto& shard : impl_->shards) done += shard->progress(now, budget, acks);
   return done;
 }
 

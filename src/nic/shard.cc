@@ -71,6 +71,7 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
 
 void Shard::poll(Time now, Acks acks) {
   if (!gate_.try_enter()) return;
+  send_held(now);
   turn(now, acks, Receive::kYes);
   if (leave(now, acks)) wake_();
 }
@@ -100,13 +101,15 @@ bool Shard::wants_receives(const QueuePair& qp) const {
   return qp.transport != nullptr && engine_.state(*qp.transport) == QpState::kErr;
 }
 
-Progress Shard::progress(Time now, std::uint32_t budget) {
+Progress Shard::progress(Time now, std::uint32_t budget, Acks acks) {
   Progress done;
   std::uint32_t left = budget;
   while (left > 0 && gate_.try_enter()) {
     const bool had_work = dirty_ || gate_.rung() || alarm_.due(now);
     const std::uint64_t unwanted = unwanted_;
-    const std::size_t received = turn(now, Acks::kSend, Receive::kYes);
+    if (acks == Acks::kSend || alarm_.due(now)) send_held(now);
+    const bool first = acks == Acks::kHold && !engine_.acks_held();
+    const std::size_t received = turn(now, first ? Acks::kHold : Acks::kSend, Receive::kYes);
     done += {.worked = had_work || received > 0,
              .datagrams = static_cast<std::uint32_t>(received),
              .unwanted = static_cast<std::uint32_t>(unwanted_ - unwanted)};
@@ -129,6 +132,7 @@ bool Shard::may_sleep(Time now) {
 void Shard::look(Time now) {
   bool wake = false;
   for (int round = 0; round < kRounds && gate_.try_enter(); ++round) {
+    send_held(now);
     const std::size_t received = turn(now, Acks::kSend, Receive::kYes);
     const bool more = more_;
     wake = leave(now, Acks::kSend);
@@ -309,10 +313,13 @@ std::size_t Shard::report(std::uint32_t above, std::span<QueuePairReport> to, Ti
   });
 }
 
+/// What the turn before held back waited for a reply until now: it leaves before more is received,
+/// so that a stream of requests is acknowledged once a batch.
+void Shard::send_held(Time now) {
+  if (engine_.acks_held()) send_out(now, Acks::kSend);
+}
+
 std::size_t Shard::turn(Time now, Acks acks, Receive receive_too) {
-  // What the turn before held back waited for a reply until now: it leaves before more is received,
-  // so that a stream of requests is acknowledged once a batch.
-  if (receive_too == Receive::kYes && engine_.acks_held()) send_out(now, Acks::kSend);
   serve_doorbells(now);
   std::size_t received = 0;
   if (receive_too == Receive::kYes) received = receive(now);

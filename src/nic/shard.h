@@ -61,8 +61,8 @@ class Shard {
   /// it. Else it waits there for a packet.
   [[nodiscard]] bool wants_receives(const QueuePair& qp) const;
   /// Turns until nothing comes and nothing goes, at most `budget` datagrams; for the host, which is
-  /// not woken by it.
-  Progress progress(Time now, std::uint32_t budget);
+  /// not woken by it. Acknowledgements that may be held wait for kHeldAck, or for more to come.
+  Progress progress(Time now, std::uint32_t budget, engine::Acks acks);
   /// Before the host sleeps on the descriptors: as link::Link::arm(). False, too, while somebody
   /// else drives.
   [[nodiscard]] bool may_sleep(Time now);
@@ -134,6 +134,7 @@ class Shard {
   std::size_t turn(Time now, engine::Acks acks, Receive receive);
   void serve_doorbells(Time now);
   std::size_t receive(Time now);
+  void send_held(Time now);
   void send_out(Time now, engine::Acks acks);
   /// Whether the engine has nothing more to send.
   [[nodiscard]] bool transmit(Time now, engine::Acks acks);
