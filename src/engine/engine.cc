@@ -8,6 +8,7 @@
 #include <expected>
 #include <vector>
 
+#include "base/check.h"
 #include "base/fault_guard.h"
 #include "engine/core.h"
 #include "engine/linger.h"
@@ -168,7 +169,10 @@ struct Engine::Impl {
 };
 
 Engine::Engine(const EngineConfig& config, MemoryLookup& memory, Counters& counters)
-    : impl_(std::make_unique<Impl>(config, memory, counters)) {}
+    : impl_(std::make_unique<Impl>(config, memory, counters)) {
+  VERBENA_CHECK(std::has_single_bit(config.channel_mtu) &&
+                config.channel_mtu <= wire::kMaxChannelMtu);
+}
 Engine::~Engine() = default;
 
 // --- Queue pairs

@@ -90,7 +90,8 @@ struct EngineConfig {
   std::uint32_t window_min = 16 << 10;
   std::uint32_t window_max = 256 << 10;
   /// Payload of a packet that goes by a channel (`wire::Path::channel`), in the path MTU's place:
-  /// what two processes copy at a time. The same at both ends; at most wire::kMaxChannelMtu.
+  /// what two processes copy at a time. The same at both ends; a power of two, at most
+  /// wire::kMaxChannelMtu.
   std::uint32_t channel_mtu = wire::kMaxChannelMtu;
   /// Bytes that may be under way by channel to one receiver; as much again may answer our READs.
   std::uint32_t channel_window = 256 << 10;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <expected>
 
@@ -9,11 +11,16 @@
 #include "engine/send_queue.h"
 #include "engine/train_batch.h"
 
-/// What reliable and unreliable senders of SENDs and WRITEs have in common.
+/// What the senders of messages have in common.
 namespace verbena::engine {
 
 /// Bytes of one message before the next queue pair's turn.
 inline constexpr std::uint32_t kTurnBytes = 64 << 10;
+
+/// The same in packets of this many bytes, a power of two: at least one.
+[[nodiscard]] constexpr std::uint32_t turn_packets(std::uint32_t mtu) {
+  return std::max(kTurnBytes >> std::countr_zero(mtu), 1U);
+}
 
 /// How a request's end is told.
 [[nodiscard]] Completion completion_of(const QueuePair& qp, const SendWqe& wqe, Status status);

@@ -102,13 +102,14 @@ bool Requester::can_start(const SendWqe& wqe) const {
 void Requester::assign_psns(SendWqe& wqe) {
   wqe.first_psn = next_psn_;
   wqe.psn_count = is_atomic(wqe.request.opcode) ? 1 : packet_count(wqe.length, qp_.mtu());
+  next_psn_ = psn_add(next_psn_, wqe.psn_count);
+  ++assigned_;
+  if (wqe.request.opcode != SendOpcode::kRead) return;
   // The answer to one READ request comes as fast as the peer can send, into a socket buffer of ours
   // that others use too: a long READ is asked for in parts, each a READ request of its own on the
   // wire. They stay the same in retries, since for the responder each is a message with its PSNs.
   const std::uint32_t packet = qp_.mtu() + kPacketOverhead;
   wqe.read_part = std::max(incoming_->limit() / 2 / packet, 1u);
-  next_psn_ = psn_add(next_psn_, wqe.psn_count);
-  ++assigned_;
 }
 
 std::uint32_t Requester::packet_cost(const SendWqe& wqe) const {
@@ -144,7 +145,7 @@ void Requester::retire_local() {
 Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
   const std::uint32_t mtu = qp_.mtu();
   const auto index = static_cast<std::uint32_t>(psn_distance(cursor_psn_, wqe.first_psn));
-  const std::uint32_t wanted = std::min(wqe.psn_count - index, std::max(kTurnBytes / mtu, 1u));
+  const std::uint32_t wanted = std::min(wqe.psn_count - index, turn_packets(mtu));
   // Without anything of its own under way a queue pair has no timer that would bring it back: it
   // may always send one.
   const std::uint32_t least = outgoing_charge_ == 0 ? 1 : 0;

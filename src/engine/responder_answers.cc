@@ -3,6 +3,7 @@
 // The responder's second half: the line of answers that wait, and how they go out.
 #include <algorithm>
 
+#include "engine/message.h"
 #include "engine/psn.h"
 #include "engine/queue_pair.h"
 #include "engine/responder.h"
@@ -10,7 +11,6 @@
 namespace verbena::engine {
 namespace {
 
-constexpr std::uint32_t kTurnBytes = 64 << 10;  ///< of one READ response before the next turn
 constexpr std::uint32_t kTurnTrains = 16;
 
 }  // namespace
@@ -113,7 +113,7 @@ bool Responder::send_read(TrainBatch& batch, Answer& answer, Time now) {
   const std::uint32_t offset = index * mtu;
   const std::uint32_t payload = std::min(answer.length - offset, mtu);
   const std::uint32_t count =
-      qp_.pace().admits_responses(payload, std::min(left, std::max(kTurnBytes / mtu, 1u)), now);
+      qp_.pace().admits_responses(payload, std::min(left, turn_packets(mtu)), now);
   const std::uint32_t size = std::min(answer.length - offset, count * mtu);
   std::span<const ConstBytes> pieces;
   if (size != 0) {

@@ -93,7 +93,7 @@ Status UnacknowledgedSender::send_datagram(TrainBatch& batch, const SendWqe& wqe
 Status UnacknowledgedSender::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
   const std::uint32_t mtu = qp_.mtu();
   wqe.psn_count = packet_count(wqe.length, mtu);
-  const std::uint32_t wanted = std::min(wqe.psn_count - sent_, std::max(kTurnBytes / mtu, 1U));
+  const std::uint32_t wanted = std::min(wqe.psn_count - sent_, turn_packets(mtu));
   const std::uint32_t payload = wqe.psn_count == 1 ? wqe.length : mtu;
   const std::uint32_t count = qp_.pace().admits_requests(payload, wanted, now);
   const MessagePart part{.index = sent_, .count = count, .psn = next_psn_};
