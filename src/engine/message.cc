@@ -8,12 +8,12 @@
 namespace verbena::engine {
 namespace {
 
-/// The opcodes of a SEND or WRITE, by where a packet stands in its message.
+/// RC's opcodes of a SEND or WRITE, by where a packet stands in its message.
 struct MessageOpcodes {
   wire::Opcode first, middle, last, only;
 };
 
-MessageOpcodes rc_opcodes_of(SendOpcode opcode) {
+MessageOpcodes opcodes_of(SendOpcode opcode) {
   using enum wire::Opcode;
   switch (opcode) {
     case SendOpcode::kWrite: return {kRcWriteFirst, kRcWriteMiddle, kRcWriteLast, kRcWriteOnly};
@@ -29,26 +29,23 @@ MessageOpcodes rc_opcodes_of(SendOpcode opcode) {
   }
 }
 
-MessageOpcodes opcodes_of(QpType type, SendOpcode opcode) {
-  MessageOpcodes opcodes = rc_opcodes_of(opcode);
-  for (wire::Opcode* one : {&opcodes.first, &opcodes.middle, &opcodes.last, &opcodes.only})
-    *one = opcode_of(type, *one);
-  return opcodes;
-}
-
 void fill_headers(wire::Train& train, const QueuePair& qp, const SendWqe& wqe,
                   const MessagePart& part) {
   const SendRequest& request = wqe.request;
-  const MessageOpcodes opcodes = opcodes_of(qp.config().type, request.opcode);
+  const MessageOpcodes opcodes = opcodes_of(request.opcode);
+  const QpType type = qp.config().type;
   const bool at_start = part.index == 0;
   const bool at_end = part.index + part.count == wqe.psn_count;
   wire::Bth& bth = train.head.bth;
-  bth.opcode = at_start ? (wqe.psn_count == 1 ? opcodes.only : opcodes.first)
-                        : (at_end && part.count == 1 ? opcodes.last : opcodes.middle);
+  bth.opcode =
+      opcode_of(type, at_start ? (wqe.psn_count == 1 ? opcodes.only : opcodes.first)
+                               : (at_end && part.count == 1 ? opcodes.last : opcodes.middle));
   bth.destination_qp = qp.attributes().destination_qp;
   bth.psn = part.psn;
-  train.middle_opcode = opcodes.middle;
-  train.last_opcode = at_end ? opcodes.last : opcodes.middle;
+  if (part.count > 1) {
+    train.middle_opcode = opcode_of(type, opcodes.middle);
+    train.last_opcode = opcode_of(type, at_end ? opcodes.last : opcodes.middle);
+  }
   train.ack_request_last = qp.reliable();
   train.solicited_last = at_end && request.solicited;
   train.head.xrceth.srq_number = request.remote_srq;

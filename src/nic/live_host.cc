@@ -47,7 +47,7 @@ class DrivenNic final : public Driven {
  public:
   explicit DrivenNic(Nic& nic) : nic_(nic) {}
   Progress progress(Time now, std::uint32_t budget) override { return nic_.progress(now, budget); }
-  [[nodiscard]] bool may_sleep(Time now) override { return nic_.may_sleep(now); }
+  [[nodiscard]] MaySleep may_sleep(Time now) override { return nic_.may_sleep(now); }
   [[nodiscard]] std::optional<Time> next_timeout() const override { return nic_.next_timeout(); }
   [[nodiscard]] std::span<const int> descriptors() const override { return nic_.descriptors(); }
   [[nodiscard]] bool polled(Time now) const override { return nic_.polled(now); }

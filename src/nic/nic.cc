@@ -219,9 +219,10 @@ Progress Nic::progress(Time now, std::uint32_t budget) {
   return done;
 }
 
-bool Nic::may_sleep(Time now) {
-  return std::ranges::all_of(impl_->shards,
-                             [now](const auto& shard) { return shard->may_sleep(now); });
+MaySleep Nic::may_sleep(Time now) {
+  MaySleep all = MaySleep::kYes;
+  for (const auto& shard : impl_->shards) all = std::max(all, shard->may_sleep(now));
+  return all;
 }
 
 std::optional<Time> Nic::next_timeout(std::optional<Time> at_latest) const {

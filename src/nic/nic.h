@@ -237,8 +237,8 @@ class Nic {
   /// Receives, times out, sends; at most `budget` datagrams. Returns whether there was something to
   /// do. Gives way when another thread drives the shard.
   Progress progress(Time now, std::uint32_t budget);
-  /// Before a host sleeps on the descriptors. False when progress() has something to do first.
-  [[nodiscard]] bool may_sleep(Time now);
+  /// Before a host sleeps on the descriptors.
+  [[nodiscard]] MaySleep may_sleep(Time now);
   /// When progress() should be called although the link is silent. A host asks before it sleeps,
   /// and says when it comes back `at_latest` anyhow: it is woken only for something earlier.
   [[nodiscard]] std::optional<Time> next_timeout(

@@ -122,11 +122,12 @@ Progress Shard::progress(Time now, std::uint32_t budget, Acks acks) {
   return done;
 }
 
-bool Shard::may_sleep(Time now) {
-  if (!gate_.try_enter()) return false;
+MaySleep Shard::may_sleep(Time now) {
+  if (!meet_) return MaySleep::kYes;  // without channels there is nothing to ask for
+  if (!gate_.try_enter()) return MaySleep::kBriefly;
   const bool armed = link_->arm();
   static_cast<void>(leave(now, Acks::kSend));  // the host looks at next_timeout() after this
-  return armed;
+  return armed ? MaySleep::kYes : MaySleep::kNo;
 }
 
 void Shard::look(Time now) {

@@ -63,9 +63,8 @@ class Shard {
   /// Turns until nothing comes and nothing goes, at most `budget` datagrams; for the host, which is
   /// not woken by it. Acknowledgements that may be held wait for kHeldAck, or for more to come.
   Progress progress(Time now, std::uint32_t budget, engine::Acks acks);
-  /// Before the host sleeps on the descriptors: as link::Link::arm(). False, too, while somebody
-  /// else drives.
-  [[nodiscard]] bool may_sleep(Time now);
+  /// Before the host sleeps on the descriptors: asks the link to wake it (link::Link::arm()).
+  [[nodiscard]] MaySleep may_sleep(Time now);
   /// Turns until nothing comes, a bounded number of times: before a thread goes to sleep.
   void look(Time now);
 
