@@ -3,7 +3,10 @@
 // Nothing is allocated here.
 #include <endian.h>
 
+#include <array>
 #include <cerrno>
+#include <span>
+#include <utility>
 
 #include "compat/errno.h"
 #include "compat/objects.h"
@@ -43,8 +46,10 @@ int set_arguments(engine::SendRequest& request, const Qp& qp, const ibv_send_wr&
   }
 }
 
-int post_one(Qp& qp, const ibv_send_wr& wr) {
-  engine::SendRequest request;
+/// Makes the request that a program's is, its pieces in `pieces`, which must stay until it is
+/// posted.
+int convert(Qp& qp, const ibv_send_wr& wr, engine::SendRequest& request,
+            std::span<engine::Sge> pieces) {
   request.id = wr.wr_id;
   const ibv_qp_type type = qp.qp_base.qp_type;
   if (const int error = set_opcode(request, type, number_of(wr.opcode)); error != 0) return error;
@@ -63,11 +68,37 @@ int post_one(Qp& qp, const ibv_send_wr& wr) {
       return error;
   }
   if (!is_list(wr.sg_list, wr.num_sge, qp.max_send_sge)) return EINVAL;
-  PieceScratch pieces(static_cast<std::size_t>(wr.num_sge));
-  copy_pieces(pieces.view(), wr.sg_list);
-  request.pieces = pieces.view();
+  pieces = pieces.first(static_cast<std::size_t>(wr.num_sge));
+  copy_pieces(pieces, wr.sg_list);
+  request.pieces = pieces;
+  return 0;
+}
+
+int post_one(Qp& qp, const ibv_send_wr& wr) {
+  engine::SendRequest request;
+  PieceScratch pieces(kMaxPieces);
+  if (const int error = convert(qp, wr, request, pieces.view()); error != 0) return error;
   const auto posted = qp.nic->post_send(qp.pair, request);
   return posted ? 0 : to_errno(posted.error());
+}
+
+/// Posts as many requests of a chain as go at once, all or none; `wr` is then the one behind them.
+/// False when one of them cannot be posted: it is to be found one by one.
+bool post_some(Qp& qp, ibv_send_wr*& wr) {
+  constexpr std::size_t kAtOnce = 8;
+  std::array<engine::SendRequest, kAtOnce> requests;
+  PieceScratch pieces(kMaxPieces);
+  std::span<engine::Sge> left = pieces.view();
+  std::size_t count = 0;
+  ibv_send_wr* next = wr;
+  for (; next != nullptr && count < kAtOnce; next = next->next, ++count) {
+    if (std::cmp_greater(next->num_sge, left.size())) break;
+    if (convert(qp, *next, requests[count], left) != 0) return false;
+    left = left.subspan(requests[count].pieces.size());
+  }
+  if (!qp.nic->post_send(qp.pair, std::span(requests).first(count))) return false;
+  wr = next;
+  return true;
 }
 
 /// `queue` is a queue pair or a shared receive queue, which takes at most `max_sge` pieces.
@@ -112,6 +143,7 @@ int post_send(ibv_qp* c_qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) noexcept {
   if (is_dead(qp.generation)) return refuse(wr, bad_wr, EIO);
   if (c_qp->send_cq == nullptr) return refuse(wr, bad_wr, EINVAL);
   hand_over(&Cq::of(c_qp->send_cq));
+  while (wr != nullptr && wr->next != nullptr && post_some(qp, wr)) {}
   const int error = post_chain(qp, wr, bad_wr);
   qp.nic->ring(qp.pair);
   return error;

@@ -39,17 +39,15 @@ std::expected<std::span<const ConstBytes>, MemoryError> TrainBatch::gather(
     const MemoryLookup& memory, std::span<const Sge> pieces, std::uint64_t offset,
     std::uint64_t length, std::uint32_t pd) {
   const std::size_t first = gathered_;
-  const auto done = for_each_part(pieces, offset, length,
-                                  [&](std::uint64_t address, std::uint64_t part,
-                                      std::uint32_t lkey) -> std::expected<void, MemoryError> {
-                                    const auto bytes =
-                                        memory.lookup(lkey, address, part, kLocalRead, pd);
-                                    if (!bytes) return std::unexpected(bytes.error());
-                                    if (!present(*bytes))
-                                      return std::unexpected(MemoryError::kAbsent);
-                                    gather_[gathered_++] = *bytes;
-                                    return {};
-                                  });
+  const auto add = [&](std::uint64_t address, std::uint64_t part,
+                       std::uint32_t lkey) -> std::expected<void, MemoryError> {
+    const auto bytes = memory.lookup(lkey, address, part, kLocalRead, pd);
+    if (!bytes) return std::unexpected(bytes.error());
+    if (!present(*bytes)) return std::unexpected(MemoryError::kAbsent);
+    gather_[gathered_++] = *bytes;
+    return {};
+  };
+  const auto done = for_each_part(pieces, offset, length, add);
   if (!done) {
     gathered_ = first;
     return std::unexpected(done.error());

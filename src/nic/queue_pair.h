@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "engine/engine.h"
 #include "engine/receive_queue.h"
@@ -69,8 +70,8 @@ class QueuePair {
   [[nodiscard]] bool overrun() const;
 
   /// Both queues stand still while one holds this; the shard is held.
-  [[nodiscard]] std::scoped_lock<std::mutex, std::mutex> stop_posting() {
-    return std::scoped_lock<std::mutex, std::mutex>(send_mutex_, receive_mutex_);
+  [[nodiscard]] std::scoped_lock<Mutex, Mutex> stop_posting() {
+    return std::scoped_lock<Mutex, Mutex>(send_mutex_, receive_mutex_);
   }
 
   [[nodiscard]] engine::QpConfig engine_config(std::uint32_t number);
@@ -122,8 +123,8 @@ class QueuePair {
   std::list<Opening> openings_;
   engine::SendQueue send_queue_;
   engine::ReceiveQueue receive_queue_;
-  std::mutex send_mutex_;
-  std::mutex receive_mutex_;
+  Mutex send_mutex_;
+  Mutex receive_mutex_;
   std::atomic<engine::QpState> state_{engine::QpState::kReset};
   std::atomic<bool> send_posted_{false};
   Doorbell doorbell_{this};
