@@ -162,8 +162,6 @@ void ShmLink::show(Way& way) {
 
 std::size_t ShmLink::receive(std::span<wire::Segment> segments, Time now) {
   follow_changes();
-  if (rung_) [[unlikely]]
-    drain_bells();
   std::size_t count = 0;
   for (std::size_t i = 0; i < ways_.size() && count < segments.size(); ++i) {
     Way& way = *ways_[(next_ + i) % ways_.size()];
@@ -192,16 +190,17 @@ std::size_t ShmLink::read(Way& way, std::span<wire::Segment> segments) {
   return count;
 }
 
+/// Bells are taken here only: one that somebody who polls had taken would not wake the sleeper, and
+/// the ring behind it rings no more.
 bool ShmLink::arm() {
   follow_changes();
-  rung_ = true;
+  if (!ways_.empty()) drain_bells();
   bool empty = true;
   for (Way* const way : ways_) empty = way->in.arm() && empty;
   return inner_->arm() && empty;
 }
 
 void ShmLink::drain_bells() {
-  rung_ = false;
   std::array<epoll_event, kBellsAtOnce> events;
   constexpr timespec kNoTime{.tv_sec = 0, .tv_nsec = 0};
   const int count =

@@ -120,7 +120,6 @@ class ShmLink final : public Link {
   Resume resume_{};
   Time warm_until_ = Time::min();  ///< rings have brought something lately
   Time look_below_ = Time::min();  ///< not before, while they are warm
-  bool rung_ = false;              ///< a bell may have been
 };
 
 }  // namespace verbena::link
