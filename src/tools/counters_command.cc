@@ -92,9 +92,9 @@ std::string title_of(const nic::QueuePairReport& report) {
   std::string title = fmt::format("  queue pair 0x{:06x}, {}, {}", report.number,
                                   engine::to_string(report.type), engine::to_string(report.state));
   if (engine::is_reliable(report.type) && !report.destination.is_zero())
-    title += fmt::format(", {} to 0x{:06x} at {}, by {}", wire::to_string(report.source),
-                         report.destination_qp, wire::to_string(report.destination),
-                         way_of(report));
+    title +=
+        fmt::format(", {} to 0x{:06x} at {}, by {}", wire::to_string(report.source),
+                    report.destination_qp, wire::to_string(report.destination), way_of(report));
   return title;
 }
 
