@@ -84,7 +84,6 @@ struct Side {
   /// So many at once, of which the last one is signaled.
   void send(ibv_wr_opcode opcode, std::uint32_t length, const Side& to, int count = 1) {
     ibv_sge from = piece(length);
-    std::array<ibv_send_wr, kList> list{};
     for (int i = 0; i < count; ++i) {
       ibv_send_wr& wr = list[static_cast<std::size_t>(i)];
       wr.next = i + 1 < count ? &wr + 1 : nullptr;
@@ -99,8 +98,7 @@ struct Side {
     VERBENA_CHECK(ibv_post_send(qp, list.data(), &bad) == 0);
   }
   /// How many completions a poll took, each of a success.
-  int poll() const {
-    std::array<ibv_wc, kList> completions{};
+  int poll() {
     const int count = ibv_poll_cq(cq, static_cast<int>(completions.size()), completions.data());
     for (int i = 0; i < count; ++i)
       VERBENA_CHECK(completions[static_cast<std::size_t>(i)].status == IBV_WC_SUCCESS);
@@ -115,6 +113,9 @@ struct Side {
   ibv_qp* qp = nullptr;
   ibv_mr* mr = nullptr;
   ibv_gid gid{};
+  // Here, so that no step makes them.
+  std::array<ibv_send_wr, kList> list{};
+  std::array<ibv_wc, kList> completions{};
 };
 
 /// Two devices, which the process's end takes down.
