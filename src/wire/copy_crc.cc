@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "wire/copy.h"
@@ -91,9 +92,8 @@ Beginning beginning(std::uint32_t state, ConstBytes head) {
     std::uint64_t rest = 0;
     std::memcpy(&first, head.data(), sizeof first);
     std::memcpy(&rest, head.data() + sizeof first, sizeof rest);
-    first ^= ~state;
-    return {.block = _mm_set_epi64x(static_cast<long long>(rest),
-                                    static_cast<long long>(std::uint64_t{first} << 32)),
+    const std::uint64_t low = std::uint64_t{first ^ ~state} << 32;
+    return {.block = _mm_set_epi64x(std::bit_cast<long long>(rest), std::bit_cast<long long>(low)),
             .added = _mm_setzero_si128()};
   }
   alignas(kBlock) std::array<std::byte, kBlock> bytes{};
@@ -134,8 +134,9 @@ template <unsigned kBits>
 /// Barrett's reduction: the quotient's 32 bits by a product with x^64/P, taken off times P.
 [[VERBENA_PCLMUL]] inline std::uint32_t crc_of_block(__m128i block) {
   const __m128i word = _mm_cvtsi32_si128(-1);
-  const __m128i by = _mm_set_epi64x(static_cast<long long>(power(64) << 1),
-                                    static_cast<long long>(fold_high(128)));
+  constexpr std::uint64_t kBy64 = power(64) << 1;
+  const __m128i by =
+      _mm_set_epi64x(std::bit_cast<long long>(kBy64), std::bit_cast<long long>(fold_high(128)));
   block = _mm_xor_si128(_mm_clmulepi64_si128(block, by, 0x00), _mm_srli_si128(block, 8));
   const __m128i front = _mm_clmulepi64_si128(_mm_and_si128(block, word), by, 0x10);
   block = _mm_xor_si128(front, _mm_srli_si128(block, 4));
