@@ -64,26 +64,27 @@ constexpr std::size_t kBatchTrains = 64;
 
 /// The last four bytes of a BTH: whether an acknowledgement is asked for, and the PSN.
 std::uint32_t numbered(const wire::Segment& segment) {
-  return load_be<std::uint32_t>(segment.datagram.data() + wire::Bth::kSize - 4);
+  return load_be<std::uint32_t>(segment.datagram.data() + wire::kKindSize);
 }
 
-/// How many segments are a row: of one size and path, with headers in which nothing differs but the
-/// PSN, which counts up, and nothing behind the BTH. One when none follows; so is whatever asks for
-/// an acknowledgement. The first has been parsed.
+/// Whether two segments carry packets of one kind and size on one path. The first has been parsed.
+bool is_like(const wire::Segment& first, const wire::Segment& next) {
+  return next.datagram.size() == first.datagram.size() &&
+         std::memcmp(next.datagram.data(), first.datagram.data(), wire::kKindSize) == 0 &&
+         next.path == first.path;
+}
+
+/// How many segments are a row: alike, with PSNs that count up, and nothing behind the BTH. One when
+/// none follows; so is whatever asks for an acknowledgement. The first has been parsed.
 std::size_t row_length(std::span<const wire::Segment> segments) {
   const wire::Segment& first = segments.front();
   const std::uint32_t number = numbered(first);
   const std::size_t most =
       std::min<std::size_t>(segments.size(), wire::kMask24 + 1 - std::min(number, wire::kMask24));
   std::size_t length = 1;
-  while (length < most) {
-    const wire::Segment& next = segments[length];
-    if (next.datagram.size() != first.datagram.size() || numbered(next) != number + length ||
-        std::memcmp(next.datagram.data(), first.datagram.data(), wire::Bth::kSize - 4) != 0 ||
-        next.path != first.path)
-      break;
+  while (length < most && is_like(first, segments[length]) &&
+         numbered(segments[length]) == number + length)
     ++length;
-  }
   return length;
 }
 
@@ -253,11 +254,12 @@ Handled Engine::handle_batch(std::span<const wire::Segment> segments, wire::Icrc
   return handled;
 }
 
-/// The first of what is left, or more.
+/// The first of what is left, or more: packets like it, when it is placed at once or a message of
+/// its own, are not looked at anew.
 void Engine::Impl::handle(std::span<const wire::Segment>& left, wire::IcrcVerifier& verifier,
                           Time now, Handled& handled) {
-  const wire::Segment& segment = left.front();
-  const auto packet = wire::parse(segment.datagram);
+  const wire::Segment* segment = &left.front();
+  auto packet = wire::parse(segment->datagram);
   QueuePair* const qp = packet ? find(packet->bth.destination_qp) : nullptr;
   if (qp != nullptr) {
     const Row row = place(*packet, *qp, left, verifier, now);
@@ -267,14 +269,21 @@ void Engine::Impl::handle(std::span<const wire::Segment>& left, wire::IcrcVerifi
     left = left.subspan(row.placed + (row.wrong ? 1 : 0));
     if (row.placed != 0 || row.wrong) return;
   }
-  left = left.subspan(1);
-  if (!verifier.holds(segment)) {
-    ++handled.bad;
-    return;
+  for (;;) {
+    left = left.subspan(1);
+    if (verifier.holds(*segment)) {
+      const Use use = handle_verified(packet, qp, *segment, now);
+      handled.taken += use != Use::kNone ? 1 : 0;
+      handled.useful += use == Use::kUseful ? 1 : 0;
+    } else {
+      ++handled.bad;
+    }
+    const bool goes_on = qp != nullptr && packet->info().place == wire::Place::kOnly &&
+                         !left.empty() && is_like(*segment, left.front());
+    if (!goes_on) return;
+    segment = &left.front();
+    wire::parse_same_kind(segment->datagram, *packet);
   }
-  const Use use = handle_verified(packet, qp, segment, now);
-  handled.taken += use != Use::kNone ? 1 : 0;
-  handled.useful += use == Use::kUseful ? 1 : 0;
 }
 
 /// Places payloads while they are verified, unless the first has no place yet, or its memory went

@@ -68,6 +68,8 @@ enum class Mutant : std::uint8_t {
   kCnpIgnored,                ///< a CNP leaves the rate as it is
   kCnpForEachMark,            ///< every marked packet is answered with a CNP
   kRateStaysCut,              ///< what a CNP took from a rate never comes back
+  kRowKeepsAddress,           ///< WRITEs that leave as a row all go where the first one goes
+  kRowMixesKeys,              ///< a row has WRITEs with other keys than the first one's
   kLastMutant,
 };
 
@@ -130,6 +132,8 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::k
         "cnp-ignored",
         "cnp-for-each-mark",
         "rate-stays-cut",
+        "row-keeps-address",
+        "row-mixes-keys",
 };
 
 #ifdef VERBENA_MUTANTS

@@ -145,7 +145,9 @@ void Requester::retire_local() {
 Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
   const std::uint32_t mtu = qp_.mtu();
   const auto index = static_cast<std::uint32_t>(psn_distance(cursor_psn_, wqe.first_psn));
-  const std::uint32_t wanted = std::min(wqe.psn_count - index, turn_packets(mtu));
+  const std::uint32_t row = row_at_cursor(wqe);
+  const std::uint32_t wanted =
+      row > 1 ? row : std::min(wqe.psn_count - index, turn_packets(mtu));
   // Without anything of its own under way a queue pair has no timer that would bring it back: it
   // may always send one.
   const std::uint32_t least = outgoing_charge_ == 0 ? 1 : 0;
@@ -155,15 +157,37 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
   const std::uint32_t count = qp_.pace().admits_requests(payload, room, now);
   if (count == 0) return Fill::kIdle;
 
-  const auto sent = send_part(batch, core_.memory, qp_, wqe,
-                              {.index = index, .count = count, .psn = cursor_psn_});
+  const auto sent =
+      row > 1 ? send_row(batch, core_.memory, qp_, *qp_.config().send_queue,
+                         {.index = cursor_, .count = count, .psn = cursor_psn_})
+              : send_part(batch, core_.memory, qp_, wqe,
+                          {.index = index, .count = count, .psn = cursor_psn_});
   if (!sent) return local_error(Status::kLocalProtectionError);
-  qp_.pace().sent_requests(payload, count, now);
-  const std::uint32_t charge = count * packet_cost(wqe);
+  qp_.pace().sent_requests(payload, *sent, now);
+  const std::uint32_t charge = *sent * packet_cost(wqe);
   window_->charge(charge);
   outgoing_charge_ += charge;
-  advance_cursor(wqe, count, now);
+  if (row > 1) {
+    advance_row(*sent, now);
+  } else {
+    advance_cursor(wqe, *sent, now);
+  }
   return Fill::kMore;
+}
+
+/// How many requests from the cursor on leave as one row. In SQD those that have begun stop
+/// anywhere.
+std::uint32_t Requester::row_at_cursor(const SendWqe& wqe) {
+  if (wqe.psn_count != 1 || qp_.state() != QpState::kRts) return 1;
+  return row_of_requests(*qp_.config().send_queue, cursor_, qp_.mtu());
+}
+
+void Requester::advance_row(std::uint32_t count, Time now) {
+  for (; count > 0; --count) {
+    SendWqe& wqe = qp_.config().send_queue->at(cursor_);
+    if (cursor_ == assigned_) assign_psns(wqe);
+    advance_cursor(wqe, 1, now);
+  }
 }
 
 /// What READ requests, atomics and FLUSHes have in common.

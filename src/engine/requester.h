@@ -65,6 +65,8 @@ class Requester {
   void do_locally(SendWqe& wqe);
   void retire_local();
   [[nodiscard]] Fill send_message(TrainBatch& batch, SendWqe& wqe, Time now);
+  [[nodiscard]] std::uint32_t row_at_cursor(const SendWqe& wqe);
+  void advance_row(std::uint32_t count, Time now);
   [[nodiscard]] wire::Train& begin_request(TrainBatch& batch, const SendWqe& wqe,
                                            wire::Opcode rc_opcode) const;
   [[nodiscard]] Fill send_read(TrainBatch& batch, SendWqe& wqe, Time now);
@@ -82,7 +84,8 @@ class Requester {
   void handle_atomic_response(const wire::Packet& packet, Time now);
   [[nodiscard]] bool right_place(wire::Place place, const SendWqe& wqe, std::uint32_t index) const;
   [[nodiscard]] bool acknowledge_before(std::uint32_t end_psn, Time now);
-  void pass(SendWqe& wqe, std::uint32_t end_psn, Time now);
+  void pass(SendWqe& wqe, std::uint32_t end_psn);
+  void answered(SendWqe& wqe, std::uint32_t end_psn, Time now);
   void note_progress(Time now);
   void recover();
   [[nodiscard]] bool take_retry();

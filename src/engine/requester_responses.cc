@@ -108,7 +108,7 @@ void Requester::handle_read_response(const wire::Packet& packet, Time now) {
   if ((!in_order || psn != unacked_psn_) && !misplaced) return recover();
   const bool placed = is_placement(wqe.request.opcode) &&
                       packet.info().place == wire::Place::kOnly && packet.payload.empty();
-  if (placed) return pass(wqe, psn_add(psn, 1), now);
+  if (placed) return answered(wqe, psn_add(psn, 1), now);
   if (!read) return fail_oldest(Status::kBadResponseError);
   const std::uint32_t mtu = qp_.mtu();
   const auto index = static_cast<std::uint32_t>(psn_distance(unacked_psn_, wqe.first_psn));
@@ -124,7 +124,7 @@ void Requester::handle_read_response(const wire::Packet& packet, Time now) {
     return fail_oldest(Status::kLocalProtectionError);
   }
   qp_.count(&Counters::bytes_received, packet.payload.size());
-  pass(wqe, psn_add(unacked_psn_, 1), now);
+  answered(wqe, psn_add(unacked_psn_, 1), now);
 }
 
 Bytes Requester::place_of(const wire::Packet& packet, std::size_t row) const {
@@ -149,7 +149,7 @@ Bytes Requester::place_of(const wire::Packet& packet, std::size_t row) const {
 
 void Requester::handle_placed(const wire::Packet& packet, std::uint32_t row, Time now) {
   qp_.count(&Counters::bytes_received, packet.payload.size() * row);
-  pass(qp_.config().send_queue->at(oldest_), psn_add(unacked_psn_, row), now);
+  answered(qp_.config().send_queue->at(oldest_), psn_add(unacked_psn_, row), now);
 }
 
 /// Whether a READ response with this place in its message may carry packet `index` of the READ.
@@ -185,26 +185,29 @@ void Requester::handle_atomic_response(const wire::Packet& packet, Time now) {
   if (!scatter(core_.memory, wqe.request.pieces, 0, bytes, qp_.config().pd)) {
     return fail_oldest(Status::kLocalProtectionError);
   }
-  pass(wqe, psn_add(psn, 1), now);
+  answered(wqe, psn_add(psn, 1), now);
 }
 
 /// Moves over every PSN before `end_psn`. False when a READ or an atomic stands in the way whose
 /// response is missing.
 bool Requester::acknowledge_before(std::uint32_t end_psn, Time now) {
   SendQueue& queue = *qp_.config().send_queue;
+  const std::uint32_t before = unacked_psn_;
+  bool all = true;
   while (qp_.state() != QpState::kErr && psn_distance(end_psn, unacked_psn_) > 0 &&
          oldest_ != assigned_) {
     SendWqe& wqe = queue.at(oldest_);
-    if (awaits_response(wqe.request.opcode) && !mutant(Mutant::kReadAcknowledgedByLater))
-      return false;
+    all = !awaits_response(wqe.request.opcode) || mutant(Mutant::kReadAcknowledgedByLater);
+    if (!all) break;
     const std::uint32_t wqe_end = psn_add(wqe.first_psn, wqe.psn_count);
-    pass(wqe, psn_distance(end_psn, wqe_end) < 0 ? end_psn : wqe_end, now);
+    pass(wqe, psn_distance(end_psn, wqe_end) < 0 ? end_psn : wqe_end);
   }
-  return true;
+  if (unacked_psn_ != before) note_progress(now);
+  return all;
 }
 
 /// The oldest request is acknowledged up to `end_psn`, which lies within it or at its end.
-void Requester::pass(SendWqe& wqe, std::uint32_t end_psn, Time now) {
+void Requester::pass(SendWqe& wqe, std::uint32_t end_psn) {
   const auto packets = static_cast<std::uint32_t>(psn_distance(end_psn, unacked_psn_));
   const bool read = wqe.request.opcode == SendOpcode::kRead;
   std::uint32_t& charge = read ? incoming_charge_ : outgoing_charge_;
@@ -227,9 +230,14 @@ void Requester::pass(SendWqe& wqe, std::uint32_t end_psn, Time now) {
     cursor_ = oldest_ + (complete ? 1 : 0);
     local_error_.reset();
   }
-  note_progress(now);
   if (complete) complete_oldest(Status::kSuccess);
   retire_local();
+}
+
+/// The oldest request's own response has come, up to `end_psn`.
+void Requester::answered(SendWqe& wqe, std::uint32_t end_psn, Time now) {
+  pass(wqe, end_psn);
+  note_progress(now);
 }
 
 void Requester::note_progress(Time now) {

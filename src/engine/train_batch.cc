@@ -52,7 +52,7 @@ std::expected<std::span<const ConstBytes>, MemoryError> TrainBatch::gather(
     gathered_ = first;
     return std::unexpected(done.error());
   }
-  return std::span<const ConstBytes>(gather_).subspan(first, gathered_ - first);
+  return gathered_since(first);
 }
 
 std::expected<void, MemoryError> scatter(const MemoryLookup& memory, std::span<const Sge> pieces,

@@ -20,9 +20,16 @@ class TrainBatch {
 
   /// No room for another train of the most pieces.
   [[nodiscard]] bool full() const {
-    return used_ == trains_.size() || gather_.size() - gathered_ < max_pieces_;
+    return used_ == trains_.size() || !has_room_to_gather();
   }
+  /// Room for the most pieces of one request.
+  [[nodiscard]] bool has_room_to_gather() const { return gather_.size() - gathered_ >= max_pieces_; }
   [[nodiscard]] std::size_t size() const { return used_; }
+  /// Pieces that were gathered, and those from the one at `first` on as one gather list.
+  [[nodiscard]] std::size_t gathered() const { return gathered_; }
+  [[nodiscard]] std::span<const ConstBytes> gathered_since(std::size_t first) const {
+    return gather_.subspan(first, gathered_ - first);
+  }
   /// The trains from the one at `first` on.
   [[nodiscard]] std::span<const wire::Train> since(std::size_t first) const {
     return trains_.subspan(first, used_ - first);
@@ -37,8 +44,8 @@ class TrainBatch {
 
   /// One piece as a gather list.
   [[nodiscard]] std::span<const ConstBytes> gather(ConstBytes bytes) {
-    gather_[gathered_] = bytes;
-    return std::span<const ConstBytes>(gather_).subspan(gathered_++, 1);
+    gather_[gathered_++] = bytes;
+    return gathered_since(gathered_ - 1);
   }
 
   /// The bytes [offset, offset + length) of a scatter/gather list, each piece looked up anew and

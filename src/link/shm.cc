@@ -12,8 +12,8 @@
 namespace verbena::link {
 namespace {
 
-/// The reader is shown what was written when so many bytes are, so that both copy at once.
-constexpr std::size_t kShown = 32768;
+/// A reader that sleeps is woken when so many bytes are written, so that both copy at once.
+constexpr std::size_t kWakesFor = 32768;
 /// So long after rings brought something the link below is looked at only so often.
 constexpr Duration kWarm = std::chrono::microseconds(200);
 constexpr Duration kLookBelow = std::chrono::microseconds(20);
@@ -113,7 +113,7 @@ std::size_t ShmLink::send(std::span<const wire::Train> trains, Time now) {
     sent += taken;
     full = taken < far.size();
   }
-  for (Way* const way : written_) show(*way);
+  for (Way* const way : written_) wake(*way);
   written_.clear();
   return sent;
 }
@@ -125,7 +125,8 @@ bool ShmLink::write(const wire::Train& train) {
   if (way == nullptr || way->out.broken()) return true;  // lost
   if (std::ranges::find(written_, way) == written_.end()) written_.push_back(way);
   const Resume resume = std::exchange(resume_, {});
-  const bool again = resume.packets != 0 && resume.psn == train.head.bth.psn &&
+  const bool again = resume.packets != 0 && resume.packets < train.count &&
+                     resume.psn == train.head.bth.psn &&
                      resume.destination_qp == train.head.bth.destination_qp;
   std::uint32_t index = again ? resume.packets : 0;
   wire::TrainPacket packet = wire::packet_at(train, index);
@@ -143,17 +144,16 @@ bool ShmLink::write(const wire::Train& train) {
     if (wire::copy_payload(train, packet, place + packet.header_size)) {
       std::memset(place + packet.header_size + packet.payload_size, 0, packet.pad_count);
       way->out.commit();
-      if (way->out.unpublished() >= kShown) show(*way);
+      if (way->out.unannounced() >= kWakesFor) wake(*way);
     }
     if (++index == train.count) return true;
     wire::advance(train, index, packet);
   }
 }
 
-/// Shows the reader what was written, and wakes it when it sleeps. A bell that cannot be rung has
-/// been.
-void ShmLink::show(Way& way) {
-  if (!way.out.publish()) return;
+/// Wakes the reader of what was written when it sleeps. A bell that cannot be rung has been.
+void ShmLink::wake(Way& way) {
+  if (!way.out.announce()) return;
   const std::byte message{1};
   static_cast<void>(sys::send(way.bell, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL));
 }

@@ -108,7 +108,7 @@ class ShmLink final : public Link {
   void drain_bells();
   [[nodiscard]] bool write(const wire::Train& train);
   [[nodiscard]] std::size_t read(Way& way, std::span<wire::Segment> segments);
-  void show(Way& way);
+  static void wake(Way& way);
 
   std::unique_ptr<Link> inner_;
   const std::shared_ptr<ShmChannels> channels_;

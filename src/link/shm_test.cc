@@ -174,6 +174,15 @@ TEST_F(ShmLinkTest, WhatDoesNotFitGoesOnWhereItStopped) {
   expect_equal_but_icrc(got, packets_of(train.train()));
 }
 
+TEST_F(ShmLinkTest, WhatIsGivenUpAndComesAgainShorterBeginsAnew) {
+  const OwnedTrain whole(path, 9, 1, 3 * kRingSize / 2, 4096);
+  ASSERT_EQ(send(whole), 0U);
+  EXPECT_FALSE(b.receive().empty());
+  const OwnedTrain part(path, 9, 1, 8192, 4096);
+  ASSERT_EQ(send(part), 1U);
+  expect_equal_but_icrc(b.receive(), packets_of(part.train()));
+}
+
 TEST_F(ShmLinkTest, WhoSleepsIsWokenOnce) {
   const OwnedTrain train(path, 1, 1, 10, 1024);
   // At first it has not looked yet.

@@ -169,10 +169,23 @@ Result<void> Nic::arm(CompletionQueue* cq, bool solicited_only) {
   return {};
 }
 
-Result<void> Nic::post_send(QueuePair* qp, std::span<const engine::SendRequest> requests) {
+SendPosting Nic::post_sends(QueuePair* qp) {
+  // The engine may have moved to ERR, where posting is allowed, without saying so.
   if (qp->refuses_send() && qp->transport != nullptr)
     impl_->shard_of(*qp).refresh(*qp, impl_->host.now());
-  return qp->post_send(requests);
+  return SendPosting(*qp);
+}
+
+Result<void> Nic::post_send(QueuePair* qp, const engine::SendRequest& request) {
+  VERBENA_TRY(qp->check(request));
+  SendPosting posting = post_sends(qp);
+  engine::SendRequest* const made = VERBENA_TRY(posting.begin());
+  if (request.pieces.size() > qp->send_queue().max_pieces())
+    return fail(std::errc::invalid_argument);
+  *made = request;
+  std::ranges::copy(request.pieces, posting.make_pieces(request.pieces.size()).begin());
+  VERBENA_TRY(posting.end());
+  return posting.publish();
 }
 
 Result<void> Nic::post_receive(QueuePair* qp, const engine::ReceiveRequest& request) {

@@ -18,6 +18,7 @@
 #include "nic/port_state.h"
 #include "nic/progress.h"
 #include "nic/queue_pair_report.h"
+#include "nic/send_posting.h"
 #include "wire/address.h"
 
 namespace verbena::nic {
@@ -191,12 +192,9 @@ class Nic {
   void detach_all_multicast(QueuePair* qp);
 
   /// Posts without driving; ring() after the last one of a call tells the shard.
-  [[nodiscard]] Result<void> post_send(QueuePair* qp, const engine::SendRequest& request) {
-    return post_send(qp, std::span(&request, 1));
-  }
-  /// All of them or none.
-  [[nodiscard]] Result<void> post_send(QueuePair* qp,
-                                       std::span<const engine::SendRequest> requests);
+  [[nodiscard]] SendPosting post_sends(QueuePair* qp);
+  /// One request, copied in with its pieces.
+  [[nodiscard]] Result<void> post_send(QueuePair* qp, const engine::SendRequest& request);
   [[nodiscard]] Result<void> post_receive(QueuePair* qp, const engine::ReceiveRequest& request);
   void ring(QueuePair* qp);
   /// Needs no ring(): it waits there for a packet.

@@ -12,6 +12,27 @@
 
 namespace verbena::wire {
 
+namespace {
+
+/// Moves a place in the gather list on by `bytes`, over all pieces that end there.
+void move_on(const Train& train, std::uint32_t bytes, TrainPacket& packet) {
+  packet.piece_offset += bytes;
+  while (packet.piece < train.gather.size() &&
+         packet.piece_offset >= train.gather[packet.piece].size()) {
+    packet.piece_offset -= static_cast<std::uint32_t>(train.gather[packet.piece].size());
+    ++packet.piece;
+  }
+}
+
+/// Gives a packet that has a RETH its place in the peer's memory.
+void set_remote_address(const Train& train, std::uint32_t index, TrainPacket& packet) {
+  if (train.remote_step == 0) return;
+  store_be(packet.headers.data() + train.head.info().reth_offset,
+           train.head.reth.address + index * train.remote_step);
+}
+
+}  // namespace
+
 TrainPacket packet_at(const Train& train, std::uint32_t index) {
   VERBENA_CHECK(index < train.count);
   const bool is_last = index + 1 == train.count;
@@ -21,8 +42,9 @@ TrainPacket packet_at(const Train& train, std::uint32_t index) {
 
   TrainPacket packet;
   packet.middle = index != 0 && !is_last;
-  packet.payload_offset = static_cast<std::uint32_t>(offset);
-  packet.payload_size = is_last ? train.payload_size - packet.payload_offset : train.segment_size;
+  move_on(train, static_cast<std::uint32_t>(offset), packet);
+  packet.payload_size =
+      is_last ? train.payload_size - static_cast<std::uint32_t>(offset) : train.segment_size;
   packet.pad_count = static_cast<std::uint8_t>((0U - packet.payload_size) & 3U);
 
   Bth bth = train.head.bth;
@@ -33,6 +55,7 @@ TrainPacket packet_at(const Train& train, std::uint32_t index) {
   bth.solicited = is_last && train.solicited_last;
   packet.header_size =
       static_cast<std::uint8_t>(encode_headers(bth, train.head, packet.headers.data()));
+  set_remote_address(train, index, packet);
   return packet;
 }
 
@@ -42,7 +65,8 @@ void advance(const Train& train, std::uint32_t index, TrainPacket& packet) {
     packet = packet_at(train, index);
     return;
   }
-  packet.payload_offset = index * train.segment_size;
+  move_on(train, train.segment_size, packet);
+  set_remote_address(train, index, packet);
   store_be24(packet.headers.data() + Bth::kPsnOffset, (train.head.bth.psn + index) & kMask24);
 }
 
@@ -52,17 +76,13 @@ namespace {
 /// went away.
 template <typename Copy>
 bool gather(const Train& train, const TrainPacket& packet, std::byte* to, Copy copy) {
-  std::size_t skip = packet.payload_offset;
+  std::size_t skip = packet.piece_offset;
   std::size_t left = packet.payload_size;
-  for (const ConstBytes piece : train.gather) {
-    if (left == 0) break;
-    if (skip >= piece.size()) {
-      skip -= piece.size();
-      continue;
-    }
-    const std::size_t size = std::min(left, piece.size() - skip);
-    const std::byte* const from = piece.data() + skip;
-    if (!guarded(from, size, [&] { copy(to, from, size); })) return false;
+  for (std::size_t i = packet.piece; left != 0 && i < train.gather.size(); ++i) {
+    const ConstBytes piece = train.gather[i].subspan(skip);
+    const std::size_t size = std::min(left, piece.size());
+    if (size != 0 && !guarded(piece.data(), size, [&] { copy(to, piece.data(), size); }))
+      return false;
     to += size;
     left -= size;
     skip = 0;

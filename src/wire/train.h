@@ -13,8 +13,9 @@
 
 namespace verbena::wire {
 
-/// A run of packets of one message on their way out: what the engine hands to a link. One packet is
-/// a train of one.
+/// A run of packets on their way out: what the engine hands to a link. They are of one message, or a
+/// *row*: messages of one packet each, which differ in nothing but their payload, their PSN, and by
+/// `remote_step` in their place in the peer's memory. One packet is a train of one.
 ///
 /// `head` is the header template: its BTH carries the first packet's PSN and opcode, its extension
 /// headers stand on those packets whose opcode has them (RETH on a FIRST, AETH on a FIRST or LAST
@@ -28,6 +29,7 @@ struct Train {
   std::uint32_t count = 1;         ///< packets; PSNs run from head.bth.psn, modulo 2^24
   std::uint32_t segment_size = 0;  ///< payload bytes of each packet but the last one
   std::uint32_t payload_size = 0;  ///< payload bytes of all packets together
+  std::uint64_t remote_step = 0;   ///< what each packet's RETH is ahead of the one before
   bool ack_request_last = false;   ///< AckReq on the last packet (head.bth.ack_request is on none)
   bool solicited_last = false;     ///< the solicited bit on the last packet
   std::span<const ConstBytes> gather{};
@@ -39,7 +41,8 @@ struct TrainPacket {
   std::uint8_t header_size = 0;
   std::uint8_t pad_count = 0;
   bool middle = false;               ///< neither the train's first nor its last
-  std::uint32_t payload_offset = 0;  ///< within the train's gather list
+  std::uint32_t piece = 0;  ///< of the train's gather list: where the payload begins
+  std::uint32_t piece_offset = 0;  ///< and at which byte of it
   std::uint32_t payload_size = 0;
 
   bool operator==(const TrainPacket&) const = default;
@@ -53,8 +56,8 @@ struct TrainPacket {
 /// outgoing packets. Every link, the capture and the simulator use it.
 [[nodiscard]] TrainPacket packet_at(const Train& train, std::uint32_t index);
 
-/// Makes `packet`, which is the one before `index` or any other of the train, the one at `index`:
-/// as packet_at(), but cheap between the middle ones.
+/// Makes `packet`, which is the one before `index` or a new one, the one at `index`: as packet_at(),
+/// but cheap between the middle ones.
 void advance(const Train& train, std::uint32_t index, TrainPacket& packet);
 
 /// Copies the payload of a packet out of the train's gather list. `to` has at least
