@@ -145,10 +145,14 @@ class Guest:
         # two, and an acknowledgement that comes while a message is being repeated makes rxe repeat
         # it shifted by one packet. It repeats often, without need: its timer goes on from an earlier
         # message when that was acknowledged.
+        # QEMU must think that there may be two, though: for a machine of one it leaves out the guest's
+        # memory barriers, while a thread of its own works at the queues, and then the guest misses
+        # that it should have kicked one and sends nothing any more (seen: 120 packets in the queue,
+        # no kick).
         self.address = address
         self.console = image / "console"
         words = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-                 "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", "1024",
+                 "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1,maxcpus=2", "-m", "1024",
                  "-kernel", image / "vmlinuz", "-initrd", image / "initrd",
                  "-serial", f"file:{self.console}",
                  "-netdev", f"tap,id=net,ifname={tap},script=no,downscript=no",
