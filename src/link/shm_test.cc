@@ -224,7 +224,7 @@ TEST_F(ShmLinkTest, TheLinkBelowIsLookedAtNowAndThen) {
 
 TEST_F(ShmLinkTest, ABrokenRingLosesWhatIsSent) {
   const OwnedTrain train(path, 1, 1, 10, 1024);
-  std::memset(raw.bytes().data(), 0x5A, 512);
+  std::memset(raw.bytes().data(), 0x5A, 65536 + 64);
   EXPECT_TRUE(b.receive().empty());
   for (std::size_t i = 0; i < 2 * kRingSize / 64; ++i) ASSERT_EQ(send(train), 1U);
   EXPECT_TRUE(b.receive().empty());
