@@ -33,6 +33,7 @@ constexpr std::array kScripts{
     Named{"poll_receive", poll_receive},
     Named{"poll_send", poll_send},
     Named{"send_list", send_list},
+    Named{"build_list", build_list},
     Named{"poll_list", poll_list},
     Named{"write_list", write_list},
     Named{"place_list", place_list},

@@ -29,13 +29,13 @@ class Count final : public nic::Notifier {
 
 }  // namespace
 
-void Inbox::put(const wire::Train& train, std::uint32_t index) {
+void Inbox::put(const wire::Train& train, const wire::TrainPacket& packet, std::uint16_t position,
+                wire::IcrcStart start) {
   VERBENA_CHECK(put_ - taken_ < kRoom);
   Datagram& to = datagrams_[put_++ % kRoom];
-  const wire::TrainPacket packet = wire::packet_at(train, index);
-  to.identification = static_cast<std::uint16_t>(index);
+  to.position = position;
   to.path = *train.path;
-  to.size = wire::write_packet(train, packet, to.identification, to.bytes);
+  to.size = wire::write_packet(train, packet, start, to.bytes);
 }
 
 std::size_t Inbox::take(std::span<wire::Segment> segments) {
@@ -44,15 +44,20 @@ std::size_t Inbox::take(std::span<wire::Segment> segments) {
     const Datagram& from = datagrams_[taken_++ % kRoom];
     segment = {.datagram = ConstBytes(from.bytes).first(from.size),
                .path = from.path,
-               .position = from.identification,
-               .identification = from.identification};
+               .position = from.position};
   }
   return count;
 }
 
 std::size_t MemoryLink::send(std::span<const wire::Train> trains, Time) {
   for (const wire::Train& train : trains) {
-    for (std::uint32_t i = 0; i < train.count; ++i) theirs_.put(train, i);
+    wire::TrainPacket packet;
+    for (std::uint32_t i = 0; i < train.count; ++i) {
+      wire::advance(train, i, packet);
+      const auto position = static_cast<std::uint16_t>(i);
+      theirs_.put(train, packet, position,
+                  {icrc_.start(*train.path, position, packet.wire_size())});
+    }
   }
   return trains.size();
 }

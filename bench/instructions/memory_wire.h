@@ -15,15 +15,18 @@
 #include "base/time.h"
 #include "link/link.h"
 #include "nic/host.h"
+#include "wire/icrc_memo.h"
 #include "wire/train.h"
 
 namespace verbena::bench {
 
-/// The datagrams on their way to one place; more than fit are a programmer's error.
+/// The datagrams on their way to one place, as a socket brings them: joined, without their
+/// identification. More than fit are a programmer's error.
 class Inbox {
  public:
   static constexpr std::size_t kRoom = 256;
-  void put(const wire::Train& train, std::uint32_t index);
+  void put(const wire::Train& train, const wire::TrainPacket& packet, std::uint16_t position,
+           wire::IcrcStart start);
   std::size_t take(std::span<wire::Segment> segments);
 
  private:
@@ -31,7 +34,7 @@ class Inbox {
     std::array<std::byte, 4352> bytes{};
     std::size_t size = 0;
     wire::Path path{};
-    std::uint16_t identification = 0;
+    std::uint16_t position = 0;
   };
   std::vector<Datagram> datagrams_ = std::vector<Datagram>(kRoom);
   std::size_t put_ = 0;
@@ -48,6 +51,7 @@ class MemoryLink final : public link::Link {
  private:
   Inbox& mine_;
   Inbox& theirs_;
+  wire::IcrcMemo icrc_;
 };
 
 /// Two NICs at most, driven by who polls.

@@ -31,6 +31,7 @@ void poll_receive(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that take
 void poll_send(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that takes its acknowledgement
 // The same for 32 requests that are posted as one list.
 void send_list(unsigned warm_up, unsigned times);   ///< ibv_post_send of SENDs
+void build_list(unsigned warm_up, unsigned times);  ///< the same by ibv_wr_send
 void poll_list(unsigned warm_up, unsigned times);   ///< ibv_poll_cq that takes them in
 void write_list(unsigned warm_up, unsigned times);  ///< ibv_post_send of WRITEs
 void place_list(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that takes those in

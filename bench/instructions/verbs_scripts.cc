@@ -29,15 +29,18 @@ struct Side {
     VERBENA_CHECK(context != nullptr);
     pd = ibv_alloc_pd(context);
     cq = ibv_create_cq(context, 2 * kDepth, nullptr, nullptr, 0);
-    ibv_qp_init_attr init{};
+    ibv_qp_init_attr_ex init{};
     init.send_cq = init.recv_cq = cq;
+    init.pd = pd;
+    init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    init.send_ops_flags = IBV_QP_EX_WITH_SEND;
     init.cap = {.max_send_wr = kDepth,
                 .max_recv_wr = kDepth,
                 .max_send_sge = 1,
                 .max_recv_sge = 1,
                 .max_inline_data = 0};
     init.qp_type = IBV_QPT_RC;
-    qp = ibv_create_qp(pd, &init);
+    qp = ibv_create_qp_ex(context, &init);
     mr = ibv_reg_mr(pd, memory.data(), memory.size(), kAccess);
     VERBENA_CHECK(qp != nullptr && mr != nullptr && ibv_query_gid(context, 1, 0, &gid) == 0);
   }
@@ -96,6 +99,17 @@ struct Side {
     }
     ibv_send_wr* bad = nullptr;
     VERBENA_CHECK(ibv_post_send(qp, list.data(), &bad) == 0);
+  }
+  /// The same SENDs by the extended calls (ibv_wr_post(3)).
+  void build(std::uint32_t length, int count) {
+    ibv_qp_ex* const builder = ibv_qp_to_qp_ex(qp);
+    ibv_wr_start(builder);
+    for (int i = 0; i < count; ++i) {
+      builder->wr_flags = i + 1 < count ? 0 : IBV_SEND_SIGNALED;
+      ibv_wr_send(builder);
+      ibv_wr_set_sge(builder, mr->lkey, reinterpret_cast<std::uintptr_t>(memory.data()), length);
+    }
+    VERBENA_CHECK(ibv_wr_complete(builder) == 0);
   }
   /// How many completions a poll took, each of a success.
   int poll() {
@@ -210,6 +224,14 @@ void send_list(unsigned warm_up, unsigned times) {
   run_script(
       warm_up, times, [&] { pair.b->receive(kList); },
       [&] { pair.a->send(IBV_WR_SEND, kMessage, *pair.b, kList); }, [&] { pair.settle(); });
+}
+
+void build_list(unsigned warm_up, unsigned times) {
+  Pair pair;
+  pair.expected = kList + 1;
+  run_script(
+      warm_up, times, [&] { pair.b->receive(kList); }, [&] { pair.a->build(kMessage, kList); },
+      [&] { pair.settle(); });
 }
 
 void poll_list(unsigned warm_up, unsigned times) {
