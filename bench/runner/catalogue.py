@@ -17,7 +17,8 @@ SEGMENTS = {1056: 60, 4128: 15}  # datagrams that one send may carry, by their s
 LONG = 100000  # iterations of a ping-pong; quick runs do a tenth
 
 # Options of `verbena run`, by the path that packets take.
-PATHS = {"udp": ["--set", "same_host=udp"], "host": ["--set", "same_host=auto"]}
+PATHS = {"udp": ["--set", "same_host=udp"], "host": ["--set", "same_host=auto"],
+         "scale": ["--set", "same_host=udp", "--set", "limits.max_qp=16384", "--set", "limits.max_mr=1048576"]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +90,7 @@ def ours():
         for operation in ("write", "send", "read"):
             point = ("loopback", f"Verbena {operation.upper()}", MIB) if pmtu == 4096 else ()
             yield our_bandwidth(operation, MIB, pmtu, point=point)
-    for path in PATHS:
+    for path in ("udp", "host"):
         for operation in ("send", "write", "read"):
             yield our_latency(operation, path)
         for operation in ("send", "write"):
@@ -118,6 +119,31 @@ def our_curves():
     for pairs in QUEUE_PAIRS:
         yield our_bandwidth("write", 65536, 4096, options=("-q", pairs), tail=f".qp{pairs}",
                             point=("scaling", "Verbena WRITE 64KiB, queue pairs", pairs))
+
+
+# --- Ours: many objects
+
+QUEUE_PAIR_COUNTS = (100, 1000, 10000)
+REGION_COUNTS = (100, 10000, 1000000)
+SCALE_UNITS = {"setup": "us", "memory": "KiB", "rate": "M/s"}
+
+
+def scale(what, title, count, figure, words, point):
+    words = ("verbena-scale", what, "--count", str(count), "--figure", figure, *words)
+    paired = "{port}" in words
+    return Measurement(f"ours.scale.{what}.{count}.{figure}", f"Verbena, {count:,} {title}, {figure}",
+                       SCALE_UNITS[figure], outputs.ours, (*words, "--seconds", "{seconds}"),
+                       (*words, "--serve") if paired else (), path="scale", point=point)
+
+
+def our_scale():
+    for count in QUEUE_PAIR_COUNTS:
+        for figure in ("setup", "memory", "rate"):
+            yield scale("queue-pairs", "queue pairs", count, figure, ("--address", "{address}", "--port", "{port}"),
+                        (f"cost, {figure}", "queue pairs", count))
+    for count in REGION_COUNTS:
+        for figure in ("setup", "rate"):
+            yield scale("regions", "memory regions", count, figure, (), (f"cost, {figure}", "memory regions", count))
 
 
 # --- Peers
@@ -252,7 +278,7 @@ def limits():
 
 def measurements(curves=True):
     """By name. Without curves only single figures."""
-    made = [*ours(), *our_veth(), *peers(), *limits()]
+    made = [*ours(), *our_veth(), *our_scale(), *peers(), *limits()]
     if curves:
         made += [*our_curves(), *peer_curves()]
     return {each.name: each for each in made}
