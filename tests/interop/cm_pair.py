@@ -106,7 +106,7 @@ class Stage:
     @staticmethod
     def ended(process, longest, what, statuses=(0,)):
         try:
-            found = process.process.wait(longest)
+            found = process.wait(longest)
         except subprocess.TimeoutExpired:
             raise Failed(f"{what} did not end within {longest:g} s") from None
         if found < 0:

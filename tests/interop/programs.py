@@ -19,6 +19,9 @@ ADDRESS = "127.0.0.1"  # of the programs' TCP connections
 HALT = 3  # seconds; the programs' retries would last one at most
 MIB = 1 << 20
 FOLDER = pathlib.Path(__file__).resolve().parent
+# rping 44 closes its event channel beside the thread that waits on it, which then, if it comes to it,
+# ends the process with status 255: with its work done, and on a card too.
+RPING_ENDS = re.compile(r"client DISCONNECT EVENT\.\.\.\nrdma_get_cm_event: Bad file descriptor\n$")
 
 
 @dataclasses.dataclass
@@ -96,6 +99,11 @@ class Process:
         except ProcessLookupError:
             pass
         self.process.wait()
+
+    def wait(self, timeout):
+        """Its status; that of an rping which fell over its own end is 0."""
+        status = self.process.wait(timeout)
+        return 0 if status == 255 and RPING_ENDS.search(self.output()) else status
 
     def output(self):
         """What it has printed so far. Read beside its writing, whose place in the file is shared."""
@@ -195,7 +203,7 @@ class Runner:
     def wait(self, processes, wanted, deadline):
         for process in reversed(processes):
             try:
-                status = process.process.wait(max(0.1, deadline - time.monotonic()))
+                status = process.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 return f"did not end within {self.longest} s"
             if status != wanted:
