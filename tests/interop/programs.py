@@ -221,8 +221,10 @@ class Runner:
             if time.monotonic() > deadline:
                 return f"the output lacks /{expect}/"
             time.sleep(0.1)
-        for process in reversed(processes):
-            os.killpg(process.process.pid, signal.SIGINT)
+        # As one terminal would, at once: who is interrupted first is not to be seen leaving by another.
+        for each in (signal.SIGSTOP, signal.SIGINT, signal.SIGCONT):
+            for process in processes:
+                os.killpg(process.process.pid, each)
         for process in reversed(processes):
             try:
                 status = process.process.wait(20)
