@@ -257,6 +257,11 @@ def raw_stream(size, link=None):
                     "udp-stream", "--bytes", size, "--segments", SEGMENTS[size], link=link)
 
 
+def icrc_stream(size):
+    return udp_loop(f"icrc.{size}", f"raw UDP, GSO and GRO, each payload copied with its CRC, {size} B", "GB/s",
+                    "udp-stream", "--bytes", size, "--segments", SEGMENTS[size], "--icrc")
+
+
 def limits():
     for size in (65536, MIB, 16 * MIB):
         yield loop(f"memcpy.{size_text(size)}", f"memcpy {size_text(size)}", "GB/s", "memcpy", "--bytes", size)
@@ -271,6 +276,7 @@ def limits():
         yield raw_stream(size)
         yield raw_stream(size, Link(mtu))
         yield raw_stream(size, Link(mtu, False))
+        yield icrc_stream(size)
     yield udp_loop("udp.rate", "sendto and recv for each message, 64B", "M/s", "udp-rate")
     yield udp_loop("udp.latency", "raw UDP 64B, spinning", "us", "udp-pingpong")
     yield udp_loop("udp.blocking", "raw UDP 64B, blocking", "us", "udp-pingpong", "--blocking")
