@@ -85,10 +85,11 @@ struct EngineConfig {
   std::uint32_t max_pieces = 32;  ///< gather entries of any request
   std::uint32_t port_mtu = 4096;  ///< bytes: bounds datagrams and path MTUs
   /// Bytes that may be under way to one receiver, all queue pairs together, counted with what a
-  /// packet costs in a socket buffer; and the bounds between which loss and progress move it.
+  /// packet costs in a socket buffer; and the bounds between which loss and progress move it. The
+  /// upper one is for receivers with large buffers: behind a loss it is approached slowly.
   std::uint32_t window_initial = 192 << 10;
   std::uint32_t window_min = 16 << 10;
-  std::uint32_t window_max = 256 << 10;
+  std::uint32_t window_max = 1 << 20;
   /// Payload of a packet that goes by a channel (`wire::Path::channel`), in the path MTU's place:
   /// what two processes copy at a time. The same at both ends; a power of two, at most
   /// wire::kMaxChannelMtu.

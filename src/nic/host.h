@@ -49,6 +49,8 @@ struct Attachment {
   std::shared_ptr<Membership> membership{};  ///< of the link; null: it receives no multicasts
   std::shared_ptr<engine::Counters> counters = std::make_shared<engine::Counters>();
   PortState port{};  ///< as it is now; GID 0 is the address, whatever stands here
+  /// Bytes that the link's socket holds until they are received; 0 when nobody knows.
+  std::size_t receive_buffer = 0;
   /// The channel to a queue pair that the path leads to, for `wire::Path::channel`; may be empty.
   /// Called without locks, and may block for a moment.
   std::function<std::uint16_t(const wire::Path& path, std::uint32_t destination_qp)> meet{};

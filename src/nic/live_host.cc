@@ -121,7 +121,7 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
                                                Attachment& attachment);
   void release(GeneralServices& gone);
   [[nodiscard]] Fabric::Slot guarded(Fabric::Slot slot);
-  [[nodiscard]] Result<std::unique_ptr<link::Link>> open_roce_v1(const Fabric::Joined& joined);
+  [[nodiscard]] Result<void> open_roce_v1(const Fabric::Joined& joined, Attachment& attachment);
   [[nodiscard]] bool gone(const wire::Address& address, std::uint32_t qp_number) override {
     return is_deserted(address, qp_number >> link::kSlotShift);
   }
@@ -179,7 +179,8 @@ Fabric::Slot LiveHost::Impl::guarded(Fabric::Slot slot) {
   return slot;
 }
 
-Result<std::unique_ptr<link::Link>> LiveHost::Impl::open_roce_v1(const Fabric::Joined& joined) {
+Result<void> LiveHost::Impl::open_roce_v1(const Fabric::Joined& joined,
+                                            Attachment& attachment) {
   const wire::Address& address = joined.fabric->address();
   const auto local = link::find_local(address);
   if (!local)
@@ -202,7 +203,9 @@ Result<std::unique_ptr<link::Link>> LiveHost::Impl::open_roce_v1(const Fabric::J
     for (const auto& route : fabric->routes(slot)) addresses.push_back(route.address);
     return addresses;
   };
-  return std::make_unique<link::RoceV1Link>(fd, std::move(kept), std::move(place));
+  attachment.receive_buffer = link::receive_buffer(fd);
+  attachment.link = std::make_unique<link::RoceV1Link>(fd, std::move(kept), std::move(place));
+  return {};
 }
 
 LiveHost::LiveHost(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -272,9 +275,11 @@ Result<Attachment> LiveHost::attach(const wire::Address& address) {
       std::shared_ptr<const void>(joined.slot.lease), joined.slot.counters);
   auto groups = std::make_shared<SlotGroups>(impl_->ledger);
   if (impl_->options.roce_v1) {
-    attachment.link = VERBENA_TRY(impl_->open_roce_v1(joined));
+    VERBENA_TRY(impl_->open_roce_v1(joined, attachment));
   } else {
     attachment.membership = groups;
+    attachment.receive_buffer =
+        link::receive_buffer(joined.fabric->routes(joined.slot.number).front().socket);
     // The lease keeps the fabric.
     attachment.link = VERBENA_TRY(
         link::AddressSwitch::create([fabric = joined.fabric.get(), slot = joined.slot.number,

@@ -34,8 +34,17 @@ constexpr int kSendTries = 8;
   return AsyncKind::kQpFatal;
 }
 
-[[nodiscard]] engine::EngineConfig engine_config(const NicConfig& config) {
+/// `receive_buffer` is taken for that of each receiver, too: five eighths of it hold the packets of a
+/// window as the kernel counts them.
+[[nodiscard]] engine::EngineConfig engine_config(const NicConfig& config,
+                                                 std::size_t receive_buffer) {
   engine::EngineConfig made = config.engine;
+  if (receive_buffer != 0) {
+    const auto holds = static_cast<std::uint32_t>(
+        std::min<std::size_t>(receive_buffer / 8 * 5, made.window_max));
+    made.window_max = std::max(made.window_min, holds);
+    made.window_initial = std::min(made.window_initial, made.window_max);
+  }
   made.max_qp = config.limits.max_qp;
   made.max_pieces = config.limits.max_sge;
   made.port_mtu = config.max_mtu;
@@ -58,7 +67,7 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
       membership_(std::move(attachment.membership)),
       counters_(std::move(attachment.counters)),
       icrc_(icrc_mode(config.icrc)),
-      engine_(engine_config(config), memory, *counters_),
+      engine_(engine_config(config, attachment.receive_buffer), memory, *counters_),
       events_(events),
       held_events_(held_events),
       wake_(std::move(wake)),
