@@ -119,6 +119,11 @@ std::size_t UdpLink::send(std::span<const wire::Train> trains, Time) {
     for (; next.packet < train.count; ++next.packet) {
       wire::advance(train, next.packet, packet);
       VERBENA_CHECK(packet.wire_size() <= kMaxPacketSize);
+      const std::uint32_t run = single ? 0 : stage_run(train, next.packet, packet);
+      if (run != 0) {
+        next.packet += run - 1;
+        continue;
+      }
       const std::uint16_t index = batch_.place(train, packet.wire_size(), single);
       if (index == 0) {
         if (!flush(trains, unsent)) return unsent.train;
@@ -150,6 +155,25 @@ bool UdpLink::stage(const wire::Train& train, const wire::TrainPacket& packet,
   staged_ += size;
   ++segments_;
   return true;
+}
+
+/// Stages several packets at once, from the one at `index` on, which `packet` is; that is the last
+/// of them then. Returns how many: 0 when there are not several, or the first one's memory went
+/// away.
+std::uint32_t UdpLink::stage_run(const wire::Train& train, std::uint32_t index,
+                                 wire::TrainPacket& packet) {
+  const std::size_t size = packet.wire_size();
+  const std::uint32_t count =
+      std::min(wire::run_length(train, index, packet), batch_.room(train, size));
+  if (count < 2) return 0;
+  const wire::IcrcStart start{icrc_.start(path_, 0, size)};
+  const std::uint32_t staged =
+      wire::write_run(train, index, packet, count, start, static_cast<std::uint16_t>(segments_),
+                      Bytes(staging_.data() + staged_, count * size));
+  batch_.place_more(staged);
+  staged_ += staged * size;
+  segments_ += staged;
+  return staged;
 }
 
 /// Moves `position` over packets that are done with.

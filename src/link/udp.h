@@ -89,6 +89,8 @@ class UdpLink final : public Link {
   [[nodiscard]] bool is_single(const wire::Address& destination) const;
   void make_single(const wire::Address& destination);
   [[nodiscard]] std::uint32_t first_packet(const wire::Train& train) const;
+  [[nodiscard]] std::uint32_t stage_run(const wire::Train& train, std::uint32_t index,
+                                        wire::TrainPacket& packet);
   [[nodiscard]] bool stage(const wire::Train& train, const wire::TrainPacket& packet,
                            std::uint16_t index);
   static void pass(std::span<const wire::Train> trains, Position& position, std::uint32_t packets);

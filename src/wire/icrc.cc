@@ -64,6 +64,31 @@ constexpr std::uint32_t go_back(std::uint32_t difference, std::size_t count) {
   return multiply(difference, multiply(kBackBytes[count & 0xFF], kBackPages[count >> 8]));
 }
 
+/// What a difference of two CRC states is `count` zero bytes later.
+constexpr std::uint32_t go_on(std::uint32_t difference, std::size_t count) {
+  for (std::size_t bit = 0; bit < 8 * count; ++bit) difference = multiply_by_x(difference);
+  return difference;
+}
+
+constexpr std::size_t kIdentificationOffset = 4;  // in an IPv4 header
+/// From the beginning of the identification to the end of the UDP header.
+constexpr std::size_t kFromIdentification = kIpv4Size - kIdentificationOffset + kUdpSize;
+
+/// What each value of the byte of an identification that goes first on the wire, and of the other
+/// one, adds to the state behind the UDP header.
+constexpr std::array<std::uint32_t, 256> make_identifications(std::size_t from_byte) {
+  std::array<std::uint32_t, 256> states{};
+  for (std::size_t bit = 0; bit < 8; ++bit)
+    states[std::size_t{1} << bit] = go_on(std::uint32_t{1} << bit, from_byte);
+  for (std::size_t value = 1; value < states.size(); ++value)
+    states[value] = states[value & (value - 1)] ^ states[value & (0 - value)];
+  return states;
+}
+
+constexpr std::array<std::uint32_t, 256> kFirstByte = make_identifications(kFromIdentification);
+constexpr std::array<std::uint32_t, 256> kSecondByte =
+    make_identifications(kFromIdentification - 1);
+
 /// What stands before the UDP payload, as the ICRC wants it. Returns its size, at most
 /// kMaxPrefixSize.
 std::size_t encode_prefix(const Path& path, std::uint16_t identification,
@@ -101,6 +126,11 @@ std::uint32_t icrc_start(const Path& path, std::uint16_t identification,
   std::array<std::byte, kMaxPrefixSize> bytes;
   const std::size_t size = encode_prefix(path, identification, udp_payload_size, bytes.data());
   return crc32(0, ConstBytes(bytes.data(), size));
+}
+
+std::uint32_t icrc_of_identification(const Path& path, std::uint16_t identification) {
+  if (!is_ipv4(path)) return 0;
+  return kFirstByte[identification >> 8] ^ kSecondByte[identification & 0xFF];
 }
 
 std::uint32_t icrc_finish(std::uint32_t state, ConstBytes udp_payload) {
@@ -144,9 +174,7 @@ std::optional<std::uint16_t> icrc_solve_identification(const Path& path, std::si
   // depends on that difference and on the number of bytes behind it. Going back to where the
   // identification begins leaves its two bytes as the register's low half, and nothing in the upper
   // one if an identification can explain the difference at all.
-  constexpr std::size_t kIdentificationOffset = 4;
-  const std::size_t distance = kIpv4Size - kIdentificationOffset + kUdpSize + size;
-  const std::uint32_t before = go_back(difference, distance);
+  const std::uint32_t before = go_back(difference, kFromIdentification + size);
   if ((before >> 16) != 0) return std::nullopt;
   return static_cast<std::uint16_t>(known ^ (((before & 0xFF) << 8) | (before >> 8)));
 }

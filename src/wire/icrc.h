@@ -26,6 +26,9 @@ namespace verbena::wire {
 /// identification on the path; continue with `icrc_finish`.
 [[nodiscard]] std::uint32_t icrc_start(const Path& path, std::uint16_t identification,
                                        std::size_t udp_payload_size);
+/// By what icrc_start()'s result differs from that for identification 0 (an exclusive or, since the
+/// CRC is linear). Nothing where there is no identification.
+[[nodiscard]] std::uint32_t icrc_of_identification(const Path& path, std::uint16_t identification);
 /// Masks what of a BTH changes on the way: FECN, BECN and the bits beside them.
 inline void mask_for_icrc(std::byte* bth) { bth[4] = std::byte{0xFF}; }
 /// Continues with BTH (masked) to pad.

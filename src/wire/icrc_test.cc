@@ -83,6 +83,18 @@ TEST(Icrc, GoesOnFromItsStart) {
   }
 }
 
+TEST(Icrc, WhatAnIdentificationAddsIsTheSameEverywhere) {
+  Random random(11);
+  for (int round = 0; round < 1000; ++round) {
+    Path path = test::random_path(random, random.below(3) != 0);
+    path.roce_v1 = random.below(5) == 0;
+    const auto identification = static_cast<std::uint16_t>(random.next());
+    const std::size_t size = 16 + random.below(4200);
+    EXPECT_EQ(icrc_start(path, identification, size),
+              icrc_start(path, 0, size) ^ icrc_of_identification(path, identification));
+  }
+}
+
 TEST(IcrcMemo, IsTheSameEachTime) {
   Random random(3);
   IcrcMemo memo;

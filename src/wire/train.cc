@@ -2,6 +2,7 @@
 #include "wire/train.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "base/check.h"
@@ -116,6 +117,48 @@ std::size_t write_packet(const Train& train, const TrainPacket& packet, IcrcStar
   crc = crc32(crc32(crc, head), ConstBytes(pad, packet.pad_count));
   store_icrc(pad + packet.pad_count, crc);
   return size;
+}
+
+std::uint32_t run_length(const Train& train, std::uint32_t index, const TrainPacket& packet) {
+  const bool begins = packet.middle && packet.pad_count == 0 && packet.payload_size != 0 &&
+                      train.remote_step == 0 && packet.piece < train.gather.size();
+  if (!begins) return 0;
+  const std::size_t in_piece =
+      (train.gather[packet.piece].size() - packet.piece_offset) / packet.payload_size;
+  return static_cast<std::uint32_t>(std::min<std::size_t>(in_piece, train.count - 1 - index));
+}
+
+std::uint32_t write_run(const Train& train, std::uint32_t index, TrainPacket& packet,
+                        std::uint32_t count, IcrcStart start, std::uint16_t identification,
+                        Bytes to) {
+  const std::size_t size = packet.wire_size();
+  const std::size_t payload = packet.payload_size;
+  const std::size_t header_size = packet.header_size;
+  VERBENA_CHECK(count <= run_length(train, index, packet) && to.size() >= count * size);
+  const std::byte* const from = train.gather[packet.piece].data() + packet.piece_offset;
+  auto headers = packet.headers;
+  auto masked = packet.headers;
+  mask_for_icrc(masked.data());
+  std::uint32_t written = 0;
+  static_cast<void>(guarded(from, count * payload, [&] {
+    while (written < count) {
+      const std::uint32_t psn = (train.head.bth.psn + index + written) & kMask24;
+      store_be24(headers.data() + Bth::kPsnOffset, psn);
+      store_be24(masked.data() + Bth::kPsnOffset, psn);
+      std::byte* const at = to.data() + written * size;
+      std::memcpy(at, headers.data(), header_size);
+      const auto number = static_cast<std::uint16_t>(identification + written);
+      const std::uint32_t crc =
+          copy_crc32(start.state ^ icrc_of_identification(*train.path, number),
+                     ConstBytes(masked.data(), header_size), at + header_size,
+                     from + written * payload, payload);
+      store_icrc(at + header_size + payload, crc);
+      ++written;
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // it counts though the next one faults
+    }
+  }));
+  if (written > 1) move_on(train, static_cast<std::uint32_t>((written - 1) * payload), packet);
+  return written;
 }
 
 std::size_t write_packet(const Train& train, const TrainPacket& packet,

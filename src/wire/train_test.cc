@@ -174,6 +174,43 @@ TEST(Train, TheLongestMessageAddsUp) {
   EXPECT_EQ(Bth::parse(last.headers.data()).psn, (1U << 23) - 1);
 }
 
+TEST(Train, ARunIsWrittenAsItsPacketsAre) {
+  Random random(5);
+  std::uint32_t longest = 0;
+  for (int round = 0; round < 500; ++round) {
+    Sample sample;
+    fill(random, sample);
+    if (random.below(2) == 0) sample.gather = {sample.payload};
+    Train& train = sample.train;
+    train.gather = sample.gather;
+    for (std::uint32_t i = 0; i < train.count; ++i) {
+      TrainPacket packet = packet_at(train, i);
+      const std::uint32_t length = run_length(train, i, packet);
+      ASSERT_LE(i + length, train.count);
+      if (length == 0) continue;
+      longest = std::max(longest, length);
+      const auto count = static_cast<std::uint32_t>(random.between(1, length));
+      const auto first = static_cast<std::uint16_t>(random.next());
+      const std::size_t size = packet.wire_size();
+      std::vector<std::byte> run(count * size + 1, std::byte{0xA5});
+      const IcrcStart start{icrc_start(sample.path, 0, size)};
+      ASSERT_EQ(write_run(train, i, packet, count, start, first, Bytes(run).first(count * size)),
+                count);
+      ASSERT_EQ(run.back(), std::byte{0xA5});
+      for (std::uint32_t k = 0; k < count; ++k) {
+        std::vector<std::byte> one(size);
+        ASSERT_EQ(write_packet(train, packet_at(train, i + k),
+                               static_cast<std::uint16_t>(first + k), one),
+                  size);
+        ASSERT_TRUE(std::equal(one.begin(), one.end(), run.data() + k * size)) << k;
+      }
+      advance(train, i + count, packet);
+      ASSERT_EQ(packet, packet_at(train, i + count));
+    }
+  }
+  EXPECT_EQ(longest, 7U) << "nine packets but the first and the last";
+}
+
 TEST(Train, ARowsPacketsAreMessagesOfTheirOwn) {
   const Path path{.source = Address::from_ipv4(1), .destination = Address::from_ipv4(2)};
   for (const Opcode opcode :
