@@ -99,17 +99,6 @@ std::uint32_t Device::poll() const {
   return static_cast<std::uint32_t>(count);
 }
 
-WriteList::WriteList() {
-  for (std::uint32_t i = 0; i < Device::kList; ++i) {
-    ibv_send_wr& request = requests_[i];
-    request.next = i + 1 < Device::kList ? &request + 1 : nullptr;
-    request.sg_list = &pieces_[i];
-    request.num_sge = 1;
-    request.opcode = IBV_WR_RDMA_WRITE;
-    request.send_flags = i + 1 < Device::kList ? 0 : IBV_SEND_SIGNALED;
-  }
-}
-
 void WriteList::set(std::uint32_t index, const Device& from, std::uint32_t lkey, std::uint64_t to,
                     std::uint32_t rkey) {
   pieces_[index] = {.addr = from.page(), .length = Device::kMessage, .lkey = lkey};
@@ -117,6 +106,16 @@ void WriteList::set(std::uint32_t index, const Device& from, std::uint32_t lkey,
 }
 
 void WriteList::post(ibv_qp* qp) {
+  // The addresses are this list's own: it may have been copied.
+  for (std::uint32_t i = 0; i < Device::kList; ++i) {
+    ibv_send_wr& request = requests_[i];
+    const bool last = i + 1 == Device::kList;
+    request.next = last ? nullptr : &request + 1;
+    request.sg_list = &pieces_[i];
+    request.num_sge = 1;
+    request.opcode = IBV_WR_RDMA_WRITE;
+    request.send_flags = last ? IBV_SEND_SIGNALED : 0;
+  }
   ibv_send_wr* bad = nullptr;
   errno = ibv_post_send(qp, requests_.data(), &bad);
   need(errno == 0, "ibv_post_send");

@@ -46,7 +46,7 @@ class Device {
 /// A list of WRITEs, of which the last one asks for a completion.
 class WriteList {
  public:
-  WriteList();
+  WriteList() = default;
   /// One of them: from and to the page, by these keys.
   void set(std::uint32_t index, const Device& from, std::uint32_t lkey, std::uint64_t to,
            std::uint32_t rkey);

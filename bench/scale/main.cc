@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   Scale scale;
   auto* pairs = app.add_subcommand("queue-pairs", "RC queue pairs between two processes");
   pairs->add_option("--count", scale.count)->check(CLI::Range(1, 1 << 20));
-  pairs->add_option("--figure", scale.figure)->check(CLI::IsMember({"setup", "memory", "rate"}));
+  pairs->add_option("--figure", scale.figure)->check(CLI::IsMember({"setup", "memory", "rate", "idle"}));
   pairs->add_option("--seconds", scale.seconds)->check(CLI::Range(0.01, 3600.0));
   pairs->add_option("--address", scale.address, "The server's, IPv4")->required();
   pairs->add_option("--port", scale.port, "The server's, TCP")->required();

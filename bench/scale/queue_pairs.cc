@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <span>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/scale/device.h"
@@ -45,6 +50,24 @@ double resident_kib() {
   return resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / 1024;
 }
 
+double processor_seconds() {
+  rusage used{};
+  need(getrusage(RUSAGE_SELF, &used) == 0, "getrusage");
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+/// What part of a processor this process takes while it sleeps, percent.
+double idle_percent(double seconds) {
+  using Seconds = std::chrono::duration<double>;
+  std::this_thread::sleep_for(Seconds(1));  // what traffic left to do is done
+  const double before = processor_seconds();
+  std::this_thread::sleep_for(Seconds(seconds));
+  return 100 * (processor_seconds() - before) / seconds;
+}
+
 /// One side's queue pairs, connected to those of the other.
 class Side {
  public:
@@ -75,13 +98,17 @@ class Side {
     (void)control.receive();
   }
 
+  /// Each queue pair is used once.
+  void use_all() {
+    WriteList list = make_list();
+    run(list, [&](std::uint64_t lists) { return lists >= pairs_.size(); });
+  }
+
   /// WRITEs a second, in millions, to one queue pair after the other. The first round is not
   /// counted: it is when each is used for the first time.
   [[nodiscard]] double rate(double seconds) {
-    WriteList list;
-    for (std::uint32_t i = 0; i < Device::kList; ++i)
-      list.set(i, device_, region_->lkey, theirs_.page, theirs_.rkey);
-    run(list, [&](std::uint64_t lists) { return lists >= pairs_.size(); });
+    use_all();
+    WriteList list = make_list();
     const auto begin = Clock::now();
     const std::uint64_t lists =
         run(list, [&](std::uint64_t done) { return done % 16 == 0 && seconds_since(begin) > seconds; });
@@ -89,6 +116,13 @@ class Side {
   }
 
  private:
+  [[nodiscard]] WriteList make_list() const {
+    WriteList list;
+    for (std::uint32_t i = 0; i < Device::kList; ++i)
+      list.set(i, device_, region_->lkey, theirs_.page, theirs_.rkey);
+    return list;
+  }
+
   /// The other side's queue pair numbers.
   std::vector<std::uint32_t> meet(const Control& control) {
     const Invitation ours{.gid = device_.gid(), .page = device_.page(), .rkey = region_->rkey};
@@ -133,8 +167,18 @@ class Side {
 
 void serve(const Scale& scale) {
   const Control control = Control::serve(scale.address, scale.port);
-  const Side side(scale, control);
-  side.stand_by(control);
+  Side side(scale, control);
+  if (scale.figure != "idle") return side.stand_by(control);
+  side.use_all();
+  control.meet();
+  control.send(std::to_string(idle_percent(scale.seconds)));
+}
+
+void stay_idle(const Scale& scale, Side& side, const Control& control) {
+  side.use_all();
+  control.meet();
+  const double ours = idle_percent(scale.seconds);
+  print_figure(std::max(ours, std::strtod(control.receive().c_str(), nullptr)), "%");
 }
 
 }  // namespace
@@ -143,6 +187,7 @@ void scale_queue_pairs(const Scale& scale) {
   if (scale.serve) return serve(scale);
   const Control control = Control::join(scale.address, scale.port);
   Side side(scale, control);
+  if (scale.figure == "idle") return stay_idle(scale, side, control);
   if (scale.figure == "setup") {
     print_figure(side.setup_microseconds(), "us");
   } else if (scale.figure == "memory") {

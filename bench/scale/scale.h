@@ -20,7 +20,8 @@ struct Scale {
 
 /// RC queue pairs between two processes. `figure`: "setup", microseconds from ibv_create_qp to RTS
 /// for each; "memory", KiB that the process grows by for each; "rate", WRITEs of 64 bytes in lists
-/// of 32, to one queue pair after the other, M/s.
+/// of 32, to one queue pair after the other, M/s; "idle", what part of a processor the busier of the
+/// two processes takes while nothing is sent, percent.
 void scale_queue_pairs(const Scale& scale);
 
 /// Regions of 4 KiB, all of the same memory, so that nothing but their keys can miss a cache.
