@@ -22,7 +22,7 @@ namespace verbena::bench {
 namespace {
 
 constexpr std::size_t kLargestDelivery = 65536;
-constexpr unsigned kLook = 16;  // deliveries between two looks at the clock
+constexpr unsigned kLook = 16;       // deliveries between two looks at the clock
 constexpr std::size_t kAround = 32;  // headers and ICRC, of a datagram that is a packet
 
 /// What no sender and no receiver of RoCE packets can do without: each payload goes from or to the

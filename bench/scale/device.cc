@@ -59,8 +59,8 @@ ibv_qp* Device::create_pair() const {
   attr.qp_state = IBV_QPS_INIT;
   attr.port_num = kPort;
   attr.qp_access_flags = kAccess;
-  errno = ibv_modify_qp(
-      qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  errno = ibv_modify_qp(qp, &attr,
+                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   need(errno == 0, "ibv_modify_qp to INIT");
   return qp;
 }

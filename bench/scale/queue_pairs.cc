@@ -20,7 +20,7 @@
 namespace verbena::bench {
 namespace {
 
-constexpr std::size_t kAtOnce = 8192;      ///< numbers in one control message
+constexpr std::size_t kAtOnce = 8192;        ///< numbers in one control message
 constexpr std::uint32_t kListsUnderWay = 8;  ///< on all queue pairs together
 
 /// What one side tells the other before the numbers.
@@ -93,8 +93,7 @@ class Side {
 
   /// Polls until the client is through, as a server of RDMA would.
   void stand_by(const Control& control) const {
-    for (unsigned looks = 1; looks % 256 != 0 || !control.readable(); ++looks)
-      (void)device_.poll();
+    for (unsigned looks = 1; looks % 256 != 0 || !control.readable(); ++looks) (void)device_.poll();
     (void)control.receive();
   }
 
@@ -110,8 +109,8 @@ class Side {
     use_all();
     WriteList list = make_list();
     const auto begin = Clock::now();
-    const std::uint64_t lists =
-        run(list, [&](std::uint64_t done) { return done % 16 == 0 && seconds_since(begin) > seconds; });
+    const std::uint64_t lists = run(
+        list, [&](std::uint64_t done) { return done % 16 == 0 && seconds_since(begin) > seconds; });
     return static_cast<double>(lists) * Device::kList / seconds_since(begin) / 1e6;
   }
 

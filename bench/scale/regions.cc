@@ -14,8 +14,7 @@ void scale_regions(const Scale& scale) {
   regions.reserve(scale.count);
   const auto begin = Clock::now();
   for (std::uint32_t i = 0; i < scale.count; ++i) regions.push_back(device.register_page());
-  if (scale.figure == "setup")
-    return print_figure(seconds_since(begin) * 1e6 / scale.count, "us");
+  if (scale.figure == "setup") return print_figure(seconds_since(begin) * 1e6 / scale.count, "us");
 
   ibv_qp* const from = device.create_pair();
   ibv_qp* const to = device.create_pair();

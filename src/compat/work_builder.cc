@@ -59,8 +59,8 @@ engine::SendRequest& begin_remote(ibv_qp_ex* qp, engine::SendOpcode opcode, std:
   return request;
 }
 
-/// The builder whose latest request the setters are about; null before one is begun, which is EINVAL
-/// at the end.
+/// The builder whose latest request the setters are about; null before one is begun, which is
+/// EINVAL at the end.
 WorkBuilder* begun(ibv_qp_ex* qp) {
   WorkBuilder& builder = *Qp::of(qp).builder;
   if (builder.request != nullptr) return &builder;

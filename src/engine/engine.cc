@@ -74,8 +74,8 @@ bool is_like(const wire::Segment& first, const wire::Segment& next) {
          next.path == first.path;
 }
 
-/// How many segments are a row: alike, with PSNs that count up, and nothing behind the BTH. One when
-/// none follows; so is whatever asks for an acknowledgement. The first has been parsed.
+/// How many segments are a row: alike, with PSNs that count up, and nothing behind the BTH. One
+/// when none follows; so is whatever asks for an acknowledgement. The first has been parsed.
 std::size_t row_length(std::span<const wire::Segment> segments) {
   const wire::Segment& first = segments.front();
   const std::uint32_t number = numbered(first);

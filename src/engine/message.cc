@@ -133,8 +133,7 @@ std::uint32_t row_of_requests(SendQueue& queue, std::uint32_t index, std::uint32
   const bool may = (writes || request.opcode == SendOpcode::kSend) && !request.solicited &&
                    first.length <= mtu && most > 1;
   if (!may) return 1;
-  const std::uint64_t step =
-      queue.at(index + 1).request.remote_address - request.remote_address;
+  const std::uint64_t step = queue.at(index + 1).request.remote_address - request.remote_address;
   const auto follows = [&](const SendWqe& next, std::uint64_t address) {
     const SendRequest& other = next.request;
     return other.opcode == request.opcode && next.length == first.length && !other.solicited &&

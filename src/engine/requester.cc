@@ -146,8 +146,7 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
   const std::uint32_t mtu = qp_.mtu();
   const auto index = static_cast<std::uint32_t>(psn_distance(cursor_psn_, wqe.first_psn));
   const std::uint32_t row = row_at_cursor(wqe);
-  const std::uint32_t wanted =
-      row > 1 ? row : std::min(wqe.psn_count - index, turn_packets(mtu));
+  const std::uint32_t wanted = row > 1 ? row : std::min(wqe.psn_count - index, turn_packets(mtu));
   // Without anything of its own under way a queue pair has no timer that would bring it back: it
   // may always send one.
   const std::uint32_t least = outgoing_charge_ == 0 ? 1 : 0;
@@ -157,11 +156,10 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
   const std::uint32_t count = qp_.pace().admits_requests(payload, room, now);
   if (count == 0) return Fill::kIdle;
 
-  const auto sent =
-      row > 1 ? send_row(batch, core_.memory, qp_, *qp_.config().send_queue,
-                         {.index = cursor_, .count = count, .psn = cursor_psn_})
-              : send_part(batch, core_.memory, qp_, wqe,
-                          {.index = index, .count = count, .psn = cursor_psn_});
+  const auto sent = row > 1 ? send_row(batch, core_.memory, qp_, *qp_.config().send_queue,
+                                       {.index = cursor_, .count = count, .psn = cursor_psn_})
+                            : send_part(batch, core_.memory, qp_, wqe,
+                                        {.index = index, .count = count, .psn = cursor_psn_});
   if (!sent) return local_error(Status::kLocalProtectionError);
   qp_.pace().sent_requests(payload, *sent, now);
   const std::uint32_t charge = *sent * packet_cost(wqe);

@@ -78,8 +78,7 @@ void SendQueue::Posting::begin_inline() {
 Result<void> SendQueue::Posting::add_inline(const void* from, std::size_t size) {
   ConstBytes& bytes = latest().inline_bytes;
   if (size > queue_->max_inline_ - bytes.size()) return fail(std::errc::invalid_argument);
-  std::byte* const to =
-      queue_->inline_.data() + place() * queue_->max_inline_ + bytes.size();
+  std::byte* const to = queue_->inline_.data() + place() * queue_->max_inline_ + bytes.size();
   if (size != 0 && !guarded(from, size, [=] { std::memcpy(to, from, size); }))
     return fail(std::errc::bad_address, "the inline data are not there");
   bytes = {bytes.data(), bytes.size() + size};
@@ -100,7 +99,8 @@ Result<void> SendQueue::Posting::end() {
     } else if (request.inline_data) {
       begin_inline();
       for (const Sge& piece : request.pieces)
-        VERBENA_TRY(add_inline(reinterpret_cast<const void*>(piece.address), piece.length));  // NOLINT
+        VERBENA_TRY(
+            add_inline(reinterpret_cast<const void*>(piece.address), piece.length));  // NOLINT
     }
     if (request.opcode == SendOpcode::kAtomicWrite && request.pieces.empty()) {
       wqe.inline_bytes = std::as_bytes(std::span(&request.swap, 1));

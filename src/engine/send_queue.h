@@ -94,9 +94,7 @@ class SendQueue::Posting {
   [[nodiscard]] Result<void> end();
   void publish() { queue_->tail_.store(next_, std::memory_order_release); }
   /// There is something to publish.
-  [[nodiscard]] bool any() const {
-    return next_ != queue_->tail_.load(std::memory_order_relaxed);
-  }
+  [[nodiscard]] bool any() const { return next_ != queue_->tail_.load(std::memory_order_relaxed); }
 
  private:
   [[nodiscard]] SendWqe& latest() { return queue_->at(next_); }

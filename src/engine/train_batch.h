@@ -19,11 +19,11 @@ class TrainBatch {
       : trains_(trains), gather_(gather), max_pieces_(max_pieces) {}
 
   /// No room for another train of the most pieces.
-  [[nodiscard]] bool full() const {
-    return used_ == trains_.size() || !has_room_to_gather();
-  }
+  [[nodiscard]] bool full() const { return used_ == trains_.size() || !has_room_to_gather(); }
   /// Room for the most pieces of one request.
-  [[nodiscard]] bool has_room_to_gather() const { return gather_.size() - gathered_ >= max_pieces_; }
+  [[nodiscard]] bool has_room_to_gather() const {
+    return gather_.size() - gathered_ >= max_pieces_;
+  }
   [[nodiscard]] std::size_t size() const { return used_; }
   /// Pieces that were gathered, and those from the one at `first` on as one gather list.
   [[nodiscard]] std::size_t gathered() const { return gathered_; }

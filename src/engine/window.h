@@ -11,9 +11,9 @@
 namespace verbena::engine {
 
 /// Bytes that may be under way to one receiver's socket, all queue pairs together (nic.md,
-/// "Congestion"): it grows with progress and is halved on loss, and grows slowly from a little below
-/// where the latest loss was. The default receive buffer of a socket holds few packets, for all
-/// senders; a larger one is found out so.
+/// "Congestion"): it grows with progress and is halved on loss, and grows slowly from a little
+/// below where the latest loss was. The default receive buffer of a socket holds few packets, for
+/// all senders; a larger one is found out so.
 class Window {
  public:
   Window(std::uint32_t initial, std::uint32_t low, std::uint32_t high)

@@ -38,7 +38,8 @@ TEST(Window, BehindALossItComesNearSlowly) {
   Window window(192 * kKiB, 16 * kKiB, 1024 * kKiB);
   static_cast<void>(bytes_until(window, 1024 * kKiB));
   window.lost();
-  EXPECT_EQ(bytes_until(window, 768 * kKiB), 16U * 256 * kKiB) << "as fast as ever to three quarters";
+  EXPECT_EQ(bytes_until(window, 768 * kKiB), 16U * 256 * kKiB)
+      << "as fast as ever to three quarters";
   EXPECT_EQ(bytes_until(window, 1024 * kKiB), 256U * 256 * kKiB) << "and then a sixteenth of that";
 }
 

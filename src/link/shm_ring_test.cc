@@ -174,7 +174,7 @@ TEST(ShmRing, ScribblingAnywhereEndsAtMostTheRing) {
     const Bytes shared = ring.raw.bytes();
     for (int step = 0; step < 400; ++step) {
       static_cast<void>(ring.write(kMinRingPacket + random() % 4000, 3));
-        // Half of what is written goes to what stands before the records, which is little.
+      // Half of what is written goes to what stands before the records, which is little.
       const std::size_t range = random() % 2 == 0 ? 256 : shared.size();
       const std::uint64_t value =
           random() % 3 == 0 ? random() : random() % (2 * kRingSize) / 64 * 64;
@@ -230,7 +230,7 @@ TEST(ShmRing, ScribblingWhileBothEndsRunEndsAtMostTheRing) {
     });
     for (int i = 0; i < 5000; ++i) {
       static_cast<void>(ring.write(kMinRingPacket + static_cast<std::size_t>(i) % 4000, 3));
-      }
+    }
     stop.store(true);
   }
 }

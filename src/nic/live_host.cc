@@ -179,8 +179,7 @@ Fabric::Slot LiveHost::Impl::guarded(Fabric::Slot slot) {
   return slot;
 }
 
-Result<void> LiveHost::Impl::open_roce_v1(const Fabric::Joined& joined,
-                                            Attachment& attachment) {
+Result<void> LiveHost::Impl::open_roce_v1(const Fabric::Joined& joined, Attachment& attachment) {
   const wire::Address& address = joined.fabric->address();
   const auto local = link::find_local(address);
   if (!local)

@@ -148,8 +148,7 @@ Result<void> QueuePair::check(const engine::SendRequest& request) const {
 
 Result<void> QueuePair::publish(engine::SendQueue::Posting& posting) {
   const std::scoped_lock lock(send_mutex_);
-  if (refuses_send())
-    return fail(std::errc::invalid_argument, "nothing can be sent before RTS");
+  if (refuses_send()) return fail(std::errc::invalid_argument, "nothing can be sent before RTS");
   posting.publish();
   send_posted_.store(true, std::memory_order_relaxed);
   return {};

@@ -365,9 +365,10 @@ constexpr std::array kTable{
         "Bytes under way to one receiver at first, all queue pairs together."),
     window<&engine::EngineConfig::window_min>("transport.window_min", "VERBENA_WINDOW_MIN",
                                               "Bytes to which loss narrows that window."),
-    window<&engine::EngineConfig::window_max>("transport.window_max", "VERBENA_WINDOW_MAX",
-                                              "Bytes to which progress widens it, or five eighths of "
-                                              "the socket's receive buffer when those are less."),
+    window<&engine::EngineConfig::window_max>(
+        "transport.window_max", "VERBENA_WINDOW_MAX",
+        "Bytes to which progress widens it, or five eighths of "
+        "the socket's receive buffer when those are less."),
     kAckTimeout,
     kPatient,
     kCongestionControl,

@@ -34,14 +34,14 @@ constexpr int kSendTries = 8;
   return AsyncKind::kQpFatal;
 }
 
-/// `receive_buffer` is taken for that of each receiver, too: five eighths of it hold the packets of a
-/// window as the kernel counts them.
+/// `receive_buffer` is taken for that of each receiver, too: five eighths of it hold the packets of
+/// a window as the kernel counts them.
 [[nodiscard]] engine::EngineConfig engine_config(const NicConfig& config,
                                                  std::size_t receive_buffer) {
   engine::EngineConfig made = config.engine;
   if (receive_buffer != 0) {
-    const auto holds = static_cast<std::uint32_t>(
-        std::min<std::size_t>(receive_buffer / 8 * 5, made.window_max));
+    const auto holds =
+        static_cast<std::uint32_t>(std::min<std::size_t>(receive_buffer / 8 * 5, made.window_max));
     made.window_max = std::max(made.window_min, holds);
     made.window_initial = std::min(made.window_initial, made.window_max);
   }

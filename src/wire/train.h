@@ -13,9 +13,9 @@
 
 namespace verbena::wire {
 
-/// A run of packets on their way out: what the engine hands to a link. They are of one message, or a
-/// *row*: messages of one packet each, which differ in nothing but their payload, their PSN, and by
-/// `remote_step` in their place in the peer's memory. One packet is a train of one.
+/// A run of packets on their way out: what the engine hands to a link. They are of one message, or
+/// a *row*: messages of one packet each, which differ in nothing but their payload, their PSN, and
+/// by `remote_step` in their place in the peer's memory. One packet is a train of one.
 ///
 /// `head` is the header template: its BTH carries the first packet's PSN and opcode, its extension
 /// headers stand on those packets whose opcode has them (RETH on a FIRST, AETH on a FIRST or LAST
@@ -40,8 +40,8 @@ struct TrainPacket {
   std::array<std::byte, kMaxHeaderSize> headers{};
   std::uint8_t header_size = 0;
   std::uint8_t pad_count = 0;
-  bool middle = false;               ///< neither the train's first nor its last
-  std::uint32_t piece = 0;  ///< of the train's gather list: where the payload begins
+  bool middle = false;             ///< neither the train's first nor its last
+  std::uint32_t piece = 0;         ///< of the train's gather list: where the payload begins
   std::uint32_t piece_offset = 0;  ///< and at which byte of it
   std::uint32_t payload_size = 0;
 
@@ -56,8 +56,8 @@ struct TrainPacket {
 /// outgoing packets. Every link, the capture and the simulator use it.
 [[nodiscard]] TrainPacket packet_at(const Train& train, std::uint32_t index);
 
-/// Makes `packet`, which is the one before `index` or a new one, the one at `index`: as packet_at(),
-/// but cheap between the middle ones.
+/// Makes `packet`, which is the one before `index` or a new one, the one at `index`: as
+/// packet_at(), but cheap between the middle ones.
 void advance(const Train& train, std::uint32_t index, TrainPacket& packet);
 
 /// Copies the payload of a packet out of the train's gather list. `to` has at least
@@ -84,8 +84,8 @@ std::size_t write_packet(const Train& train, const TrainPacket& packet,
 
 /// Writes `count` packets of a run (checked), one behind the other, as write_packet() would, in a
 /// fraction of the time. `start` is that of identification 0; theirs count up from
-/// `identification`. `to` has at least `count` times packet.wire_size() bytes. Returns how many were
-/// written: fewer when memory went away. `packet` is then the last of them, as for advance().
+/// `identification`. `to` has at least `count` times packet.wire_size() bytes. Returns how many
+/// were written: fewer when memory went away. `packet` is then the last of them, as for advance().
 [[nodiscard]] std::uint32_t write_run(const Train& train, std::uint32_t index, TrainPacket& packet,
                                       std::uint32_t count, IcrcStart start,
                                       std::uint16_t identification, Bytes to);

@@ -225,8 +225,8 @@ void Side::make_write(SendWork& work) {
     work.length = row_ ? std::min(row_->length, longest) : choose_length(longest);
     add_source(work);
   }
-  work.target = row_ ? next_in_row(work.length, opening.range)
-                     : choose_target(work.length, opening.range);
+  work.target =
+      row_ ? next_in_row(work.length, opening.range) : choose_target(work.length, opening.range);
   aim(work, opening);
   if (work.length == 0) name_nothing(work);
   order_after_reads(work, work.data);

@@ -81,7 +81,7 @@ bool Side::post_sends() {
   const std::uint64_t count = random().between(1, row_ ? 12 : 4);
   while (works.size() < count && room()) {
     // Who starves uses up the last receives soon.
-    const Kind kind = row_                                  ? row_->kind
+    const Kind kind = row_                                 ? row_->kind
                       : starves_ && random().below(2) == 0 ? Kind::kSend
                                                            : choose_kind();
     if (is_message(kind) && terms_.prompt && credit() <= messages) break;
