@@ -87,30 +87,35 @@ Result<void> SendQueue::Posting::add_inline(const void* from, std::size_t size) 
 
 Result<void> SendQueue::Posting::end() {
   SendWqe& wqe = latest();
-  SendRequest& request = wqe.request;
-  if (!filled_) {
-    const std::uint64_t length = total_length(request.pieces);
-    if (length > kMaxMessage) return fail(std::errc::invalid_argument);
-    wqe.length = static_cast<std::uint32_t>(length);
-    if (mutant(Mutant::kInlineNotCopied) && request.inline_data && request.pieces.size() == 1) {
-      if (length > queue_->max_inline_) return fail(std::errc::invalid_argument);
-      const Sge& piece = request.pieces.front();
-      wqe.inline_bytes = {reinterpret_cast<const std::byte*>(piece.address), wqe.length};  // NOLINT
-    } else if (request.inline_data) {
-      begin_inline();
-      for (const Sge& piece : request.pieces)
-        VERBENA_TRY(
-            add_inline(reinterpret_cast<const void*>(piece.address), piece.length));  // NOLINT
-    }
-    if (request.opcode == SendOpcode::kAtomicWrite && request.pieces.empty()) {
-      wqe.inline_bytes = std::as_bytes(std::span(&request.swap, 1));
-      request.inline_data = true;
-      wqe.length = sizeof request.swap;
-    }
-  } else {
-    wqe.length = static_cast<std::uint32_t>(wqe.inline_bytes.size());
-  }
+  if (!filled_) VERBENA_TRY(take_pieces(wqe));
+  if (filled_) wqe.length = static_cast<std::uint32_t>(wqe.inline_bytes.size());
   ++next_;
+  return {};
+}
+
+/// What the latest request's pieces say of it, and its inline data where they name them.
+Result<void> SendQueue::Posting::take_pieces(SendWqe& wqe) {
+  SendRequest& request = wqe.request;
+  const std::uint64_t length = total_length(request.pieces);
+  if (length > kMaxMessage) return fail(std::errc::invalid_argument);
+  if (request.inline_data && length > queue_->max_inline_) return fail(std::errc::invalid_argument);
+  wqe.length = static_cast<std::uint32_t>(length);
+  if (request.opcode == SendOpcode::kAtomicWrite && request.pieces.empty()) {
+    wqe.inline_bytes = std::as_bytes(std::span(&request.swap, 1));
+    wqe.length = sizeof request.swap;
+    request.inline_data = true;
+    return {};
+  }
+  if (!request.inline_data) return {};
+  if (mutant(Mutant::kInlineNotCopied) && request.pieces.size() == 1) {
+    const auto* const bytes =
+        reinterpret_cast<const std::byte*>(request.pieces.front().address);  // NOLINT
+    wqe.inline_bytes = {bytes, wqe.length};
+    return {};
+  }
+  begin_inline();
+  for (const Sge& piece : request.pieces)
+    VERBENA_TRY(add_inline(reinterpret_cast<const void*>(piece.address), piece.length));  // NOLINT
   return {};
 }
 

@@ -97,6 +97,7 @@ class SendQueue::Posting {
   [[nodiscard]] bool any() const { return next_ != queue_->tail_.load(std::memory_order_relaxed); }
 
  private:
+  [[nodiscard]] Result<void> take_pieces(SendWqe& wqe);
   [[nodiscard]] SendWqe& latest() { return queue_->at(next_); }
   [[nodiscard]] std::size_t place() const { return next_ & queue_->mask_; }
 
