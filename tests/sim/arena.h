@@ -31,7 +31,7 @@ struct Range {
 /// unsettled: its owner checks it; everything else must equal the shadow at any time.
 class Arena {
  public:
-  static constexpr std::uint32_t kSize = 3 << 20;
+  static constexpr std::uint32_t kSize = 6 << 20;
   static constexpr std::size_t kMaxArenas = 4;
   static constexpr std::uint32_t kPage = 4096;
   /// Behind the memory that is checked: a page that lose() takes away, between two that stay.
