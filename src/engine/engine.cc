@@ -427,6 +427,7 @@ void Engine::Impl::fill(TrainBatch& batch, QueuePair& qp, Time now, bool hold) {
 }
 
 bool Engine::acks_held() const { return !impl_->held.empty(); }
+bool Engine::unfinished() const { return !impl_->ready.empty(); }
 
 std::optional<Time> Engine::poll_timeout() const {
   if (impl_->timers.empty()) return std::nullopt;

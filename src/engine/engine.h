@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "engine/counters.h"
+#include "engine/direct_memory.h"
 #include "engine/memory.h"
 #include "engine/qp_state.h"
 #include "engine/rate_controller.h"
@@ -102,6 +103,7 @@ struct EngineConfig {
   /// says that the peer is gone: for processes that stand in a debugger.
   bool patient = false;
   PeerWatch* peers = nullptr;  ///< outlives the engine; null: nothing is known
+  DirectMemory* direct = nullptr;  ///< outlives the engine; null: all goes by packets
   /// On: connected queue pairs send ECN-capable packets, answer marked ones with CNPs and go by the
   /// CNPs that they get. What comes must tell its traffic class (`link/link.h`).
   CongestionConfig congestion{};
@@ -180,6 +182,9 @@ class Engine {
   /// unless they can go with other trains.
   [[nodiscard]] std::size_t poll_transmit(Time now, std::span<wire::Train> trains, Acks acks);
   [[nodiscard]] bool acks_held() const;
+  /// A poll_transmit() that returned 0 ended its turn in the middle of something: the next one goes
+  /// on with it.
+  [[nodiscard]] bool unfinished() const;
   [[nodiscard]] std::optional<Time> poll_timeout() const;
   [[nodiscard]] std::optional<Event> poll_event();
 

@@ -70,6 +70,7 @@ enum class Mutant : std::uint8_t {
   kRateStaysCut,              ///< what a CNP took from a rate never comes back
   kRowKeepsAddress,           ///< WRITEs that leave as a row all go where the first one goes
   kRowMixesKeys,              ///< a row has WRITEs with other keys than the first one's
+  kDirectOvertakes,           ///< a copy into a peer's memory does not wait for what was sent before
   kLastMutant,
 };
 
@@ -134,6 +135,7 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::k
         "rate-stays-cut",
         "row-keeps-address",
         "row-mixes-keys",
+        "direct-overtakes",
 };
 
 #ifdef VERBENA_MUTANTS

@@ -50,6 +50,8 @@ class Pace {
   /// for, 0 for PacketClock::kMostBurst.
   void limit(std::uint64_t rate, std::uint32_t burst);
 
+  /// Something holds requests back.
+  [[nodiscard]] bool limits() const { return limit_ != 0 || controller_.limited(); }
   /// How many packets of `payload` bytes may go now, up to `wanted`. None: deadline() says when to
   /// ask again.
   [[nodiscard]] std::uint32_t admits_requests(std::uint32_t payload, std::uint32_t wanted,

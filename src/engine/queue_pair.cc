@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <utility>
 
 #include "engine/mutants.h"
 
@@ -61,7 +62,26 @@ Result<void> QueuePair::modify(const QpAttributes& attributes, std::uint32_t mas
   VERBENA_TRY(check(attributes, mask, from, to));
   copy(attributes, mask);
   enter(from, to);
+  open_to_peer();
   return {};
+}
+
+/// Lets a peer that shares memory with this process do what its packets might do.
+void QueuePair::open_to_peer() {
+  const bool opens = core_.config.direct != nullptr && config_.type == QpType::kRc &&
+                     path_.channel != 0 && receives_in(state());
+  if (!opens) return close_to_peer();
+  open_to_peer_ = true;
+  core_.config.direct->admit({.qp_number = config_.number,
+                              .destination_qp = attributes_.destination_qp,
+                              .channel = path_.channel,
+                              .pd = config_.pd,
+                              .access = attributes_.access & (kRemoteWrite | kRemoteRead)});
+}
+
+void QueuePair::close_to_peer() {
+  if (std::exchange(open_to_peer_, false))
+    core_.config.direct->admit({.qp_number = config_.number});
 }
 
 Result<void> QueuePair::check(const QpAttributes& attributes, std::uint32_t mask, QpState from,
@@ -168,6 +188,7 @@ void QueuePair::reset() {
 void QueuePair::enter_error(bool keep_answers) {
   if (state() == QpState::kErr) return;
   set_state(QpState::kErr);
+  close_to_peer();
   cnp_due_ = false;
   // With the fence of Shard::wants_receives(): either the flush sees a receive that is being
   // posted, or its poster sees the state.

@@ -57,8 +57,10 @@ class QueuePair {
   /// request and goes behind it.
   [[nodiscard]] Fill fill(TrainBatch& batch, Time now, bool hold);
   void confirm() { sender_.confirm(); }
-  /// Gives back what it holds of its receiver's window and of a tag list; about to be destroyed.
+  /// Gives back what it holds of its receiver's window, of a tag list and of its peer; about to be
+  /// destroyed.
   void abandon() {
+    close_to_peer();
     requester_.abandon();
     responder_.forget_unexpected();
   }
@@ -145,6 +147,8 @@ class QueuePair {
   void flush_sends();
   void flush_receives();
   void note_drained();
+  void open_to_peer();
+  void close_to_peer();
   void set_state(QpState state) {
     attributes_.state = state;
     state_.store(state, std::memory_order_release);
@@ -162,6 +166,7 @@ class QueuePair {
   bool overrun_ = false;       ///< a completion queue refused a completion
   bool held_ = false;          ///< an acknowledgement waits for a request
   bool cnp_due_ = false;
+  bool open_to_peer_ = false;  ///< the peer may reach memory through it by itself
   bool useless_ = false;  ///< the packet that is being handled
   Time next_cnp_{};       ///< no CNP is due before
   wire::Path path_{};

@@ -14,6 +14,8 @@ namespace verbena::engine {
 namespace {
 
 constexpr std::uint32_t kTurnPackets = 64;
+/// Bytes that are copied without packets in one turn.
+constexpr std::uint32_t kTurnBytes = 1 << 20;
 constexpr std::uint32_t kAtomicSize = 8;
 constexpr std::size_t kMaxOutstanding = 256;
 constexpr std::uint8_t kRnrForever = 7;
@@ -56,6 +58,7 @@ Fill Requester::fill(TrainBatch& batch, Time now) {
   rnr_until_.reset();
   SendQueue& queue = *qp_.config().send_queue;
   const std::size_t turn_end = batch.size() + kTurnPackets;
+  std::uint32_t direct_budget = kTurnBytes;
   while (cursor_ != queue.tail()) {
     if (local_error_) {
       // Completions come in order: the failure waits until everything before it is complete.
@@ -69,6 +72,11 @@ Fill Requester::fill(TrainBatch& batch, Time now) {
     if (is_local(opcode)) {
       do_locally(wqe);
       continue;
+    }
+    if (may_be_direct(wqe)) {
+      const auto done = do_directly(wqe, direct_budget, now);
+      if (done == Fill::kIdle) continue;
+      if (done) return *done;
     }
     if (cursor_ == assigned_) assign_psns(wqe);
     const Fill result = opcode == SendOpcode::kRead          ? send_read(batch, wqe, now)
@@ -87,7 +95,7 @@ bool Requester::rests() const {
 }
 
 bool Requester::can_start(const SendWqe& wqe) const {
-  const bool begun = cursor_ != assigned_;
+  const bool begun = cursor_ != assigned_ || direct_bytes_ != 0;
   if (!begun && qp_.state() == QpState::kSqd && !mutant(Mutant::kDrainIgnored)) return false;
   if (wqe.request.fence && !outstanding_.empty() && !mutant(Mutant::kFenceIgnored)) {
     // A READ that is asked for in parts does not wait for its own earlier parts.
@@ -300,6 +308,7 @@ void Requester::recover() {
 /// goes out.
 void Requester::rewind() {
   ack_deadline_.reset();
+  direct_bytes_ = 0;
   cursor_ = oldest_;
   cursor_psn_ = unacked_psn_;
   if (mutant(Mutant::kGoesBackTooFar) && oldest_ != assigned_) {

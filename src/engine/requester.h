@@ -49,7 +49,9 @@ class Requester {
   /// Gives back its part of the windows.
   void abandon() { rewind(); }
   /// Nothing started is unfinished (SQD).
-  [[nodiscard]] bool drained() const { return oldest_ == cursor_ && !under_way(); }
+  [[nodiscard]] bool drained() const {
+    return oldest_ == cursor_ && !under_way() && direct_bytes_ == 0;
+  }
 
  private:
   /// A READ request or an atomic whose responses are still to come.
@@ -62,6 +64,10 @@ class Requester {
   [[nodiscard]] bool can_start(const SendWqe& wqe) const;
   [[nodiscard]] std::uint32_t packet_cost(const SendWqe& wqe) const;
 
+  [[nodiscard]] bool may_be_direct(const SendWqe& wqe) const;
+  [[nodiscard]] std::optional<Fill> do_directly(SendWqe& wqe, std::uint32_t& budget, Time now);
+  [[nodiscard]] bool copy_directly(const SendWqe& wqe, std::uint32_t size, Time now);
+  void finish_directly(SendWqe& wqe);
   void do_locally(SendWqe& wqe);
   void retire_local();
   [[nodiscard]] Fill send_message(TrainBatch& batch, SendWqe& wqe, Time now);
@@ -112,6 +118,8 @@ class Requester {
   std::uint32_t unacked_psn_ = 0;
   std::uint32_t high_psn_ = 0;     ///< one beyond the highest PSN that was ever asked for or sent
   std::uint32_t resumed_psn_ = 0;  ///< where the latest retry inside a part of a READ began
+
+  std::uint32_t direct_bytes_ = 0;  ///< of the request at the cursor that are copied already
 
   std::vector<Outstanding> outstanding_;  ///< oldest first; room for 256
   std::uint32_t outgoing_charge_ = 0;

@@ -69,6 +69,21 @@ std::expected<void, MemoryError> scatter(const MemoryLookup& memory, std::span<c
                        });
 }
 
+std::expected<void, MemoryError> gather_into(const MemoryLookup& memory,
+                                             std::span<const Sge> pieces, std::uint64_t offset,
+                                             Bytes to, std::uint32_t pd) {
+  return for_each_part(pieces, offset, to.size(),
+                       [&](std::uint64_t address, std::uint64_t part,
+                           std::uint32_t lkey) -> std::expected<void, MemoryError> {
+                         const auto bytes = memory.lookup(lkey, address, part, kLocalRead, pd);
+                         if (!bytes) return std::unexpected(bytes.error());
+                         if (!place_from(*bytes, to.data()))
+                           return std::unexpected(MemoryError::kAbsent);
+                         to = to.subspan(part);
+                         return {};
+                       });
+}
+
 std::expected<void, MemoryError> check_pieces(const MemoryLookup& memory,
                                               std::span<const Sge> pieces, std::uint32_t access,
                                               std::uint32_t pd) {
@@ -150,6 +165,10 @@ void store(std::byte* to, ConstBytes data) {
 
 bool place(std::byte* to, ConstBytes data) {
   return guarded(to, data.size(), [=] { store(to, data); });
+}
+
+bool place_from(ConstBytes data, std::byte* to) {
+  return guarded(data.data(), data.size(), [=] { store(to, data); });
 }
 
 }  // namespace verbena::engine

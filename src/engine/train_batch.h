@@ -86,6 +86,13 @@ template <typename Find>
                                                        std::uint64_t offset, ConstBytes data,
                                                        std::uint32_t pd);
 
+/// Copies as many bytes as `to` has from byte `offset` of a gather list, each piece looked up, to
+/// memory that never goes away, as place() does.
+[[nodiscard]] std::expected<void, MemoryError> gather_into(const MemoryLookup& memory,
+                                                           std::span<const Sge> pieces,
+                                                           std::uint64_t offset, Bytes to,
+                                                           std::uint32_t pd);
+
 /// Whether every piece of a list can be used with `access`.
 [[nodiscard]] std::expected<void, MemoryError> check_pieces(const MemoryLookup& memory,
                                                             std::span<const Sge> pieces,
@@ -96,5 +103,7 @@ template <typename Find>
 /// missing or may not be written; some bytes may have been placed.
 [[nodiscard]] bool place(std::byte* to, ConstBytes data);
 inline constexpr std::size_t kPolled = 64;  ///< one cache line
+/// The same where it is the data that may be missing.
+[[nodiscard]] bool place_from(ConstBytes data, std::byte* to);
 
 }  // namespace verbena::engine

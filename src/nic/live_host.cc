@@ -96,12 +96,18 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
 
   // Tenants.
   void port_changed(const Fabric& fabric) override;
-  [[nodiscard]] Result<void> open_channel(ChannelOffer offer) override {
+  [[nodiscard]] Result<std::vector<int>> open_channel(ChannelOffer offer) override {
     return near.accept(std::move(offer));
   }
   [[nodiscard]] std::size_t queue_pairs(const Fabric& fabric, std::uint32_t above,
                                         std::span<QueuePairReport> to) override;
 
+  /// What is captured or disturbed goes by the network.
+  [[nodiscard]] bool uses_rings() const {
+    return options.same_host && !options.roce_v1 && options.faults.empty() &&
+           options.capture_file.empty();
+  }
+  [[nodiscard]] bool shares_memory() const { return uses_rings() && options.share_memory; }
   [[nodiscard]] bool is_open(const wire::Address& address) const {
     return address.is_loopback() ||
            std::ranges::find(options.open_addresses, address) != options.open_addresses.end();
@@ -212,6 +218,8 @@ LiveHost::~LiveHost() = default;
 
 Result<std::unique_ptr<LiveHost>> LiveHost::create(const LiveHostOptions& options) {
   auto impl = std::make_unique<Impl>(options);
+  if (impl->shares_memory())
+    impl->near.share_memory([&runner = impl->runner] { return runner.started() ? 1U : 0U; });
   if (!options.faults.empty()) impl->faults = VERBENA_TRY(link::parse_fault_plan(options.faults));
   if (!options.capture_file.empty())
     impl->capture =
@@ -226,7 +234,19 @@ wire::Address LiveHost::default_address(const wire::Address& usual) {
 
 int LiveHost::next_descriptor(int from) const { return impl_->ledger.next(from); }
 
-void LiveHost::mark_forked() { impl_->ledger.close_all(); }
+void LiveHost::before_fork() {
+  if (SharedPages* const pages = impl_->near.pages(); pages != nullptr) pages->before_fork();
+}
+
+void LiveHost::after_fork_in_parent() {
+  if (SharedPages* const pages = impl_->near.pages(); pages != nullptr)
+    pages->after_fork_in_parent();
+}
+
+void LiveHost::mark_forked() {
+  impl_->ledger.close_all();
+  if (SharedPages* const pages = impl_->near.pages(); pages != nullptr) pages->after_fork_in_child();
+}
 
 Time LiveHost::now() { return monotonic_now(); }
 
@@ -295,10 +315,10 @@ Result<Attachment> LiveHost::attach(const wire::Address& address) {
 
 Result<void> LiveHost::Impl::connect_same_host(const wire::Address& address,
                                                Attachment& attachment) {
-  if (!options.same_host || options.roce_v1 || faults || capture) return {};
+  if (!uses_rings()) return {};
   const auto channels = VERBENA_TRY(link::ShmChannels::create());
   attachment.link = std::make_unique<link::ShmLink>(std::move(attachment.link), channels);
-  near.add(address, attachment.slot, channels);
+  attachment.direct = near.add(address, attachment.slot, channels);
   attachment.meet = [this, slot = attachment.slot](const wire::Path& path, std::uint32_t peer) {
     return near.meet(path, slot, peer);
   };
@@ -405,6 +425,18 @@ void LiveHost::wake(Nic& nic) {
 }
 
 engine::PeerWatch* LiveHost::peers() { return impl_.get(); }
+
+std::optional<SharedMemory> LiveHost::share_memory(Bytes memory, std::uint32_t access) {
+  SharedPages* const pages = impl_->near.pages();
+  if (pages == nullptr || impl_->ledger.forked()) return std::nullopt;
+  constexpr std::uint32_t kRemote = engine::kRemoteWrite | engine::kRemoteRead;
+  return pages->enter(memory, (access & kRemote) != 0, (access & engine::kRemoteWrite) != 0);
+}
+
+void LiveHost::unshare_memory(Bytes memory) {
+  SharedPages* const pages = impl_->near.pages();
+  if (pages != nullptr && !impl_->ledger.forked()) pages->leave(memory);
+}
 
 Result<void> LiveHost::open_uplink() {
   const std::scoped_lock lock(impl_->mutex);

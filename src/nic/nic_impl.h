@@ -55,6 +55,10 @@ struct Nic::Impl final : OverrunListener {
   [[nodiscard]] Result<void> check_init(const QpInit& init) const;
   /// Enters a region in both tables.
   [[nodiscard]] Result<MemoryRegion*> add_region(ProtectionDomain* pd, engine::MemoryKey key);
+  /// Opens what of a region is shared to the peers that may have it.
+  void publish(const MemoryRegion& region, std::uint32_t access);
+  /// On return nobody uses the region's memory any more, by its key.
+  void withdraw(const MemoryRegion& region);
   [[nodiscard]] Result<void> check_srq_size(std::uint32_t max_wr) const;
 
   void close(QueuePair& qp, QueuePair::Opening& opening);

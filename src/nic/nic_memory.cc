@@ -50,8 +50,34 @@ Result<MemoryRegion*> Nic::register_memory(ProtectionDomain* pd, std::byte* base
   if (on_demand && reinterpret_cast<std::uintptr_t>(base) + length > kAddressSpace)
     return fail(std::errc::bad_address, "no page can be there");
   const std::scoped_lock lock(impl_->objects_mutex);
-  return impl_->add_region(pd,
-                           {.base = base, .address = address, .length = length, .access = access});
+  MemoryRegion* const region = VERBENA_TRY(impl_->add_region(
+      pd, {.base = base, .address = address, .length = length, .access = access}));
+  if (on_demand) return region;
+  region->memory = {base, length};
+  region->shared = impl_->host.share_memory(region->memory, access);
+  impl_->publish(*region, access);
+  return region;
+}
+
+void Nic::Impl::publish(const MemoryRegion& region, std::uint32_t access) {
+  if (!region.shared) return;
+  std::uint32_t open = access & (engine::kRemoteWrite | engine::kRemoteRead);
+  if (!region.shared->writable) open &= ~std::uint32_t{engine::kRemoteWrite};
+  const auto before = static_cast<std::uint64_t>(region.shared->pages.data() - region.memory.data());
+  for (const auto& shard : shards) {
+    shard->publish({.key = region.key,
+                    .pd = region.pd->number,
+                    .access = open,
+                    .address = region.address + before,
+                    .memory = *region.shared},
+                   host.now());
+  }
+}
+
+// A holder of a shard that looked the key up before it was erased may be copying still; after every
+// shard was entered once, none is.
+void Nic::Impl::withdraw(const MemoryRegion& region) {
+  for (const auto& shard : shards) shard->withdraw(region.key, host.now());
 }
 
 Result<MemoryRegion*> Nic::Impl::add_region(ProtectionDomain* pd, engine::MemoryKey key) {
@@ -59,8 +85,8 @@ Result<MemoryRegion*> Nic::Impl::add_region(ProtectionDomain* pd, engine::Memory
   key.pd = pd->number;
   const std::uint32_t number = VERBENA_TRY(keys.insert(key));
   ++pd->uses;
-  return regions.insert(
-      std::make_unique<MemoryRegion>(MemoryRegion{.pd = pd, .key = number, .length = key.length}));
+  return regions.insert(std::make_unique<MemoryRegion>(MemoryRegion{
+      .pd = pd, .key = number, .length = key.length, .address = key.address}));
 }
 
 Result<MemoryRegion*> Nic::register_all_memory(ProtectionDomain* pd, std::uint32_t access) {
@@ -126,23 +152,24 @@ Result<void> Nic::change_memory(MemoryRegion* region, ProtectionDomain* pd, std:
   VERBENA_TRY(check_rights(access));
   const std::scoped_lock lock(impl_->objects_mutex);
   if (impl_->keys.has_windows(region->key)) return busy("memory windows are bound to the region");
+  impl_->withdraw(*region);
   for (const auto& shard : impl_->shards) {
     shard->run(impl_->host.now(), [&] { impl_->keys.change(region->key, access, pd->number); });
   }
   --region->pd->uses;
   ++pd->uses;
   region->pd = pd;
+  impl_->publish(*region, access);
   return {};
 }
 
-// A holder of a shard that looked the key up before it was erased may be copying still; after every
-// shard was entered once, none is.
 Result<void> Nic::deregister_memory(MemoryRegion* region) {
   const std::scoped_lock lock(impl_->objects_mutex);
   if (impl_->keys.has_windows(region->key)) return busy("memory windows are bound to the region");
   impl_->keys.erase(region->key);
-  for (const auto& shard : impl_->shards) shard->pass(impl_->host.now());
+  impl_->withdraw(*region);
   impl_->keys.reclaim(region->key);
+  if (!region->memory.empty()) impl_->host.unshare_memory(region->memory);
   --region->pd->uses;
   if (region->device != nullptr) --region->device->uses;
   impl_->regions.erase(region);

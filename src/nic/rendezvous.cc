@@ -184,9 +184,10 @@ Result<void> Caller::look() {
   return {};
 }
 
-Result<void> Caller::offer(const SlotPair& pair, std::span<const int> descriptors) {
-  VERBENA_TRY(ask({.kind = Request::Kind::kChannel, .pair = pair}, descriptors));
-  return {};
+Result<std::vector<sys::OwnedFd>> Caller::offer(const SlotPair& pair,
+                                                std::span<const int> descriptors) {
+  Answer answer = VERBENA_TRY(ask({.kind = Request::Kind::kChannel, .pair = pair}, descriptors));
+  return std::move(answer.descriptors);
 }
 
 Result<std::vector<QueuePairReport>> Caller::queue_pairs(std::uint32_t above) {

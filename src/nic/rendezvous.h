@@ -52,7 +52,7 @@ struct Greeting {
   static constexpr std::uint32_t kMagic = 0x56455242;  // "VERB"
   /// Of the directory and of what processes say to each other; processes of different versions do
   /// not share an address.
-  static constexpr std::uint32_t kFabricVersion = 6;
+  static constexpr std::uint32_t kFabricVersion = 7;
 };
 inline constexpr std::uint32_t kFabricVersion = Greeting::kFabricVersion;
 
@@ -104,8 +104,10 @@ class Caller {
   [[nodiscard]] Result<SocketPool> pool(const wire::Address& gid);
   [[nodiscard]] Result<void> add_pool(const wire::Address& gid, const SocketPool& pool);
   [[nodiscard]] Result<void> look();
-  /// Offers a channel between two slots; `pair` as who is asked sees it.
-  [[nodiscard]] Result<void> offer(const SlotPair& pair, std::span<const int> descriptors);
+  /// Offers a channel between two slots, see ChannelOffer; `pair` as who is asked sees it. What came
+  /// with the answer.
+  [[nodiscard]] Result<std::vector<sys::OwnedFd>> offer(const SlotPair& pair,
+                                                        std::span<const int> descriptors);
   /// At most kReportsAtOnce, in order of number; none when there are no more.
   [[nodiscard]] Result<std::vector<QueuePairReport>> queue_pairs(std::uint32_t above);
 

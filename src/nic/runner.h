@@ -65,6 +65,7 @@ class Runner final : public Watcher {
   /// As watch(), but `readable` is called once for each time that something comes to be read.
   Result<void> watch_arrivals(int fd, std::function<void()> readable);
 
+  [[nodiscard]] bool started();
   /// How often the thread woke up, for tests: an idle one does not.
   [[nodiscard]] std::uint64_t wakeups() const { return wakeups_.load(std::memory_order_relaxed); }
 

@@ -13,7 +13,10 @@ namespace verbena::nic {
 namespace {
 
 constexpr std::chrono::milliseconds kPatience{50};
+/// Descriptors of an offer, and what comes behind them where memory is shared.
 constexpr std::size_t kOffered = 3;
+constexpr std::size_t kShared = 3;
+constexpr std::size_t kOfferedWithMemory = kOffered + 1 + kShared;
 
 bool has_hung_up(int bell) {
   pollfd poll{.fd = bell, .events = 0, .revents = 0};
@@ -21,14 +24,53 @@ bool has_hung_up(int bell) {
   return sys::ppoll(&poll, 1, &kNoTime) > 0;
 }
 
+std::vector<sys::OwnedFd> duplicates(std::span<const int> descriptors) {
+  std::vector<sys::OwnedFd> made;
+  for (const int fd : descriptors) made.emplace_back(sys::fcntl(fd, F_DUPFD_CLOEXEC));
+  return made;
+}
+
+/// The way to a peer's memory, by the board and the files that it has handed over.
+Result<DirectPath> path_by(std::span<sys::OwnedFd> shared, ReachWords words, std::size_t end) {
+  auto board = VERBENA_TRY(DirectBoard::open(shared[0].get()));
+  auto pages = VERBENA_TRY(PeerPages::open(std::move(shared[1]), std::move(shared[2])));
+  return DirectPath{.board = std::move(board),
+                    .pages = std::make_unique<PeerPages>(std::move(pages)),
+                    .words = std::make_unique<ReachWords>(std::move(words)),
+                    .end = end};
+}
+
 }  // namespace
 
-void SameHost::add(const wire::Address& address, std::uint8_t slot,
-                   const std::shared_ptr<link::ShmChannels>& channels) {
+void SameHost::share_memory(const std::function<unsigned()>& own_threads) {
+  auto pages = SharedPages::create(ledger_, own_threads);
+  if (pages) {
+    pages_ = std::move(*pages);
+  } else {
+    log(LogLevel::kInfo, "no memory is shared with processes of this machine: {}",
+        pages.error().message);
+  }
+}
+
+std::shared_ptr<DirectPaths> SameHost::add(const wire::Address& address, std::uint8_t slot,
+                                           const std::shared_ptr<link::ShmChannels>& channels) {
+  Slot made{.channels = channels};
+  std::shared_ptr<DirectPaths> paths;
+  auto board = pages_ != nullptr ? DirectBoard::create() : fail(std::errc::not_supported);
+  if (board) {
+    made.board = std::make_shared<const LedgerFd>(ledger_, std::move(board->descriptor));
+    paths = std::make_shared<DirectPaths>(
+        std::move(board->board), [pages = pages_.get()](Bytes gone) { pages->replace(gone); });
+    made.paths = paths;
+  } else if (pages_ != nullptr) {
+    log(LogLevel::kInfo, "no memory is shared with processes of this machine: {}",
+        board.error().message);
+  }
   const std::scoped_lock lock(mutex_);
-  std::erase_if(slots_, [](const auto& one) { return one.second.expired(); });
+  std::erase_if(slots_, [](const auto& one) { return one.second.channels.expired(); });
   std::erase_if(met_, [](const auto& one) { return one.second.bell.expired(); });
-  slots_[{address, slot}] = channels;
+  slots_[{address, slot}] = std::move(made);
+  return paths;
 }
 
 std::uint16_t SameHost::meet(const wire::Path& path, std::uint8_t slot,
@@ -59,9 +101,11 @@ std::uint16_t SameHost::known(const SlotPair& pair) {
   if (found == met_.end()) return 0;
   const auto bell = found->second.bell.lock();
   if (bell != nullptr && !has_hung_up(bell->get())) return found->second.number;
-  const auto slot = slots_.find({pair.own, pair.own_slot});
-  const auto channels = slot == slots_.end() ? nullptr : slot->second.lock();
-  if (channels != nullptr && bell != nullptr) channels->close(found->second.number);
+  if (const auto slot = slots_.find({pair.own, pair.own_slot});
+      slot != slots_.end() && bell != nullptr) {
+    if (const auto channels = slot->second.channels.lock()) channels->close(found->second.number);
+    if (const auto paths = slot->second.paths.lock()) paths->close(found->second.number);
+  }
   met_.erase(found);
   return 0;
 }
@@ -91,27 +135,35 @@ Result<std::uint16_t> SameHost::introduce(const SlotPair& pair, Caller& caller) 
     return fail(static_cast<std::errc>(errno), "no descriptors for a channel's bell");
   sys::OwnedFd own_bell = sys::move_high(sys::OwnedFd(bells[0]));
   sys::OwnedFd peer_bell = sys::move_high(sys::OwnedFd(bells[1]));
+  std::vector<int> offered{back.descriptor.get(), there.descriptor.get(), peer_bell.get()};
+  std::optional<ReachWords::Made> words;
+  if (const std::vector<int> shared = shared_by(pair); !shared.empty()) {
+    words = VERBENA_TRY(ReachWords::create());
+    offered.push_back(words->descriptor.get());
+    offered.insert(offered.end(), shared.begin(), shared.end());
+  }
+  std::vector<sys::OwnedFd> answer;
   if (here) {
-    ChannelOffer offer{.pair = pair.from_peer(), .from = caller.pid()};
-    offer.descriptors.push_back(std::move(back.descriptor));
-    offer.descriptors.push_back(std::move(there.descriptor));
-    offer.descriptors.push_back(std::move(peer_bell));
-    VERBENA_TRY(accept(std::move(offer)));
+    const auto taken = VERBENA_TRY(accept(
+        {.pair = pair.from_peer(), .from = caller.pid(), .descriptors = duplicates(offered)}));
+    answer = duplicates(taken);
   } else {
-    const std::array offered{back.descriptor.get(), there.descriptor.get(), peer_bell.get()};
     // Who was stopped in the middle of it finds the offer later.
-    const auto taken = caller.offer(pair.from_peer(), offered);
+    auto taken = caller.offer(pair.from_peer(), offered);
+    if (taken) answer = std::move(*taken);
     if (!taken && taken.error().condition != std::errc::timed_out)
       return std::unexpected(taken.error());
   }
-  return open(
-      pair, caller.pid(),
-      {.out = std::move(there.memory), .in = std::move(back.memory), .bell = std::move(own_bell)});
+  Half half{
+      .out = std::move(there.memory), .in = std::move(back.memory), .bell = std::move(own_bell)};
+  if (words && answer.size() == kShared)
+    half.direct = VERBENA_TRY(path_by(answer, std::move(words->words), 0));
+  return open(pair, caller.pid(), std::move(half));
 }
 
-Result<void> SameHost::accept(ChannelOffer offer) {
+Result<std::vector<int>> SameHost::accept(ChannelOffer offer) {
   std::vector<sys::OwnedFd>& descriptors = offer.descriptors;
-  if (descriptors.size() != kOffered)
+  if (descriptors.size() != kOffered && descriptors.size() != kOfferedWithMemory)
     return fail(std::errc::bad_message, "no channel came with the offer");
   int type = 0;
   socklen_t size = sizeof type;
@@ -120,11 +172,28 @@ Result<void> SameHost::accept(ChannelOffer offer) {
     return fail(std::errc::bad_message, "a channel's bell is no such socket");
   auto out = VERBENA_TRY(link::RingMemory::open(descriptors[0].get()));
   auto in = VERBENA_TRY(link::RingMemory::open(descriptors[1].get()));
-  VERBENA_TRY(open(offer.pair, offer.from,
-                   {.out = std::move(out),
-                    .in = std::move(in),
-                    .bell = sys::move_high(std::move(descriptors[2]))}));
-  return {};
+  Half half{.out = std::move(out),
+            .in = std::move(in),
+            .bell = sys::move_high(std::move(descriptors[2]))};
+  std::vector<int> answer;
+  if (descriptors.size() == kOfferedWithMemory) {
+    answer = shared_by(offer.pair);
+    auto words = VERBENA_TRY(ReachWords::open(descriptors[kOffered].get()));
+    if (!answer.empty())
+      half.direct = VERBENA_TRY(
+          path_by(std::span(descriptors).subspan(kOffered + 1), std::move(words), 1));
+  }
+  VERBENA_TRY(open(offer.pair, offer.from, std::move(half)));
+  return answer;
+}
+
+/// The board and the files of the own slot of a pair; none where it shares no memory.
+std::vector<int> SameHost::shared_by(const SlotPair& pair) {
+  const std::scoped_lock lock(mutex_);
+  const auto slot = slots_.find({pair.own, pair.own_slot});
+  if (pages_ == nullptr || slot == slots_.end() || slot->second.paths.expired()) return {};
+  const auto [writable, readable] = pages_->descriptors();
+  return {slot->second.board->get(), writable, readable};
 }
 
 /// The channel as the slot of this process has it. One that there was before stays open: packets
@@ -136,7 +205,7 @@ Result<std::uint16_t> SameHost::open(const SlotPair& pair, pid_t peer, Half half
     apart_.erase(found);
   }
   const auto found = slots_.find({pair.own, pair.own_slot});
-  const auto channels = found == slots_.end() ? nullptr : found->second.lock();
+  const auto channels = found == slots_.end() ? nullptr : found->second.channels.lock();
   if (channels == nullptr)
     return fail(std::errc::address_not_available, "the slot takes no channels");
   auto bell = std::make_shared<const LedgerFd>(ledger_, std::move(half.bell));
@@ -146,6 +215,12 @@ Result<std::uint16_t> SameHost::open(const SlotPair& pair, pid_t peer, Half half
                                                            .peer = pair.peer,
                                                            .bell = bell->get(),
                                                            .keep = bell}));
+  if (const auto paths = found->second.paths.lock(); paths != nullptr && half.direct) {
+    half.direct->own = pair.own;
+    half.direct->peer = pair.peer;
+    half.direct->there = [bell](Time) { return !has_hung_up(bell->get()); };
+    paths->open(number, std::move(*half.direct));
+  }
   met_[pair] = {.bell = bell, .number = number};
   return number;
 }

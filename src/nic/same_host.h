@@ -3,15 +3,20 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <vector>
 
 #include "base/result.h"
 #include "base/sys.h"
 #include "link/shm.h"
+#include "nic/direct_paths.h"
 #include "nic/fork_ledger.h"
 #include "nic/rendezvous.h"
+#include "nic/shared_pages.h"
 #include "nic/slot_pair.h"
 #include "wire/address.h"
 
@@ -28,43 +33,62 @@ namespace verbena::nic {
 /// two slots that did not meet when the first queue pair connected stay apart: neither process
 /// opens a channel between them later, until one of the two is another process.
 ///
+/// Beside a channel there may be a way to the peer's memory itself (`nic/direct_paths.h`). It may be
+/// missing at one end, or at both: then requests go by packets.
+///
 /// Threads: all calls from any thread; meet() blocks for 50 ms when the peer is stopped.
 class SameHost {
  public:
   explicit SameHost(ForkLedger& ledger) : ledger_(ledger) {}
+  /// From now on memory is shared, where the kernel allows: see SharedPages::create().
+  void share_memory(const std::function<unsigned()>& own_threads);
+  /// What is shared; null: nothing.
+  [[nodiscard]] SharedPages* pages() const { return pages_.get(); }
 
-  /// A slot of this process, whose link uses the channels.
-  void add(const wire::Address& address, std::uint8_t slot,
-           const std::shared_ptr<link::ShmChannels>& channels);
+  /// A slot of this process, whose link uses the channels. The ways to its peers' memory, where
+  /// memory is shared.
+  [[nodiscard]] std::shared_ptr<DirectPaths> add(
+      const wire::Address& address, std::uint8_t slot,
+      const std::shared_ptr<link::ShmChannels>& channels);
   /// The number of the channel for a queue pair at `slot` whose peer the path leads to, for
   /// `wire::Path::channel`; 0 where there is none, which is the network.
   [[nodiscard]] std::uint16_t meet(const wire::Path& path, std::uint8_t slot,
                                    std::uint32_t destination_qp);
-  [[nodiscard]] Result<void> accept(ChannelOffer offer);
+  /// Takes an offer; what goes back to who made it, and stays open until the next call from there.
+  [[nodiscard]] Result<std::vector<int>> accept(ChannelOffer offer);
 
  private:
+  /// A slot of this process.
+  struct Slot {
+    std::weak_ptr<link::ShmChannels> channels{};
+    std::weak_ptr<DirectPaths> paths{};
+    std::shared_ptr<const LedgerFd> board{};
+  };
   /// One side's half of a channel, on its way.
   struct Half {
     link::RingMemory out;
     link::RingMemory in;
     sys::OwnedFd bell;
+    std::optional<DirectPath> direct{};
   };
   struct Met {
     std::weak_ptr<const LedgerFd> bell{};  ///< the link has it
     std::uint16_t number = 0;
   };
-  using Slot = std::pair<wire::Address, std::uint8_t>;
+  using Place = std::pair<wire::Address, std::uint8_t>;
 
   [[nodiscard]] std::uint16_t known(const SlotPair& pair);
   [[nodiscard]] bool apart(const SlotPair& pair, pid_t peer);
   [[nodiscard]] std::uint16_t stay_apart(const SlotPair& pair, pid_t peer);
   [[nodiscard]] Result<std::uint16_t> introduce(const SlotPair& pair, Caller& caller);
   [[nodiscard]] Result<std::uint16_t> open(const SlotPair& pair, pid_t peer, Half half);
+  [[nodiscard]] std::vector<int> shared_by(const SlotPair& pair);
 
   ForkLedger& ledger_;
+  std::unique_ptr<SharedPages> pages_;  ///< before the first slot
   std::mutex meeting_;  ///< held while another process is asked, before mutex_
   std::mutex mutex_;    ///< guards the rest
-  std::map<Slot, std::weak_ptr<link::ShmChannels>> slots_;
+  std::map<Place, Slot> slots_;
   std::map<SlotPair, Met> met_;
   std::map<SlotPair, pid_t> apart_;
 };

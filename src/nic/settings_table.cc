@@ -24,7 +24,7 @@ constexpr std::size_t kMaxText = 4096;  // PATH_MAX; a fault plan is far shorter
 constexpr std::uint64_t kMillisecond = 1'000'000;
 
 constexpr std::array<std::string_view, 2> kRoceChoices{"v1", "v2"};
-constexpr std::array<std::string_view, 2> kSameHostChoices{"udp", "auto"};
+constexpr std::array<std::string_view, 3> kSameHostChoices{"udp", "rings", "auto"};
 constexpr std::array<std::string_view, 3> kIcrcChoices{"strict", "solve", "off"};
 constexpr std::array<std::string_view, 5> kLogChoices{"off", "error", "warning", "info", "debug"};
 constexpr std::array<std::string_view, 2> kSwitchChoices{"off", "on"};
@@ -219,12 +219,14 @@ constexpr Setting kSameHost{
     .environment = "VERBENA_SAME_HOST",
     .kind = SettingKind::kChoice,
     .meaning =
-        "How connected queue pairs reach processes of the same user on this machine: auto is "
-        "shared memory where it can be had and nothing is captured or disturbed, udp the network.",
+        "How connected queue pairs reach processes of the same user on this machine: rings is by "
+        "rings in shared memory where nothing is captured or disturbed, auto lets them use memory "
+        "that peers have registered, too, udp is the network.",
     .allowed = {},
     .choices = kSameHostChoices,
-    .number = [](const Settings& s) { return std::uint64_t{s.same_host ? 1U : 0U}; },
-    .set_number = [](Settings& s, std::uint64_t value) { s.same_host = value != 0; }};
+    .number = [](const Settings& s) { return static_cast<std::uint64_t>(s.same_host); },
+    .set_number = [](Settings& s,
+                     std::uint64_t value) { s.same_host = static_cast<Settings::SameHost>(value); }};
 
 constexpr Setting kEthernet{
     .key = "ethernet",

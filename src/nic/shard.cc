@@ -37,8 +37,10 @@ constexpr int kSendTries = 8;
 /// `receive_buffer` is taken for that of each receiver, too: five eighths of it hold the packets of
 /// a window as the kernel counts them.
 [[nodiscard]] engine::EngineConfig engine_config(const NicConfig& config,
-                                                 std::size_t receive_buffer) {
+                                                 std::size_t receive_buffer,
+                                                 engine::DirectMemory* direct) {
   engine::EngineConfig made = config.engine;
+  made.direct = direct;
   if (receive_buffer != 0) {
     const auto holds =
         static_cast<std::uint32_t>(std::min<std::size_t>(receive_buffer / 8 * 5, made.window_max));
@@ -66,8 +68,9 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
       link_(std::move(attachment.link)),
       membership_(std::move(attachment.membership)),
       counters_(std::move(attachment.counters)),
+      direct_(std::move(attachment.direct)),
       icrc_(icrc_mode(config.icrc)),
-      engine_(engine_config(config, attachment.receive_buffer), memory, *counters_),
+      engine_(engine_config(config, attachment.receive_buffer, direct_.get()), memory, *counters_),
       events_(events),
       held_events_(held_events),
       wake_(std::move(wake)),
@@ -75,6 +78,7 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
       next_number_(static_cast<std::uint32_t>(seed % kNumbers)),
       up_(attachment.port.up) {
   engine_.set_own_addresses(attachment.port.gids);
+  if (direct_ != nullptr) direct_->set_up(up_);
   if (config.engine.congestion.on) link_->report_ip_headers();  // for the congestion mark
 }
 
@@ -207,6 +211,7 @@ void Shard::release_number(std::uint32_t number, Time now) {
 void Shard::remove(QueuePair& qp, Time now) {
   change(now, [&] {
     engine_.destroy(*qp.transport, now);
+    if (direct_ != nullptr) direct_->settle(qp.number);
     queue_pairs_.erase(qp.number);
     qp.transport = nullptr;
     return 0;
@@ -254,6 +259,7 @@ Result<void> Shard::modify(QueuePair& qp, const engine::QpAttributes& wanted, st
   return change(now, [&] {
     const auto stopped = qp.stop_posting();
     auto modified = engine_.modify(*qp.transport, attributes, mask, now);
+    if (direct_ != nullptr) direct_->settle(qp.number);
     const QpState state = engine_.state(*qp.transport);
     qp.set_state(state);
     if (modified && (mask & engine::kMaskState) != 0 && state == QpState::kReset) qp.purge();
@@ -273,8 +279,16 @@ void Shard::refresh(QueuePair& qp, Time now) {
   });
 }
 
-void Shard::pass(Time now) {
-  change(now, [] { return 0; });
+void Shard::publish(const SharedRegion& region, Time now) {
+  if (direct_ == nullptr) return;
+  run(now, [&] { direct_->publish(region); });
+}
+
+void Shard::withdraw(std::uint32_t key, Time now) {
+  change(now, [&] {
+    if (direct_ != nullptr) direct_->withdraw(key);
+    return 0;
+  });
 }
 
 void Shard::run(Time now, const std::function<void()>& work) {
@@ -299,6 +313,7 @@ void Shard::refresh_port(const PortState& port, Time now) {
   run(now, [&] {
     up_ = port.up;
     engine_.set_own_addresses(port.gids);
+    if (direct_ != nullptr) direct_->set_up(port.up);
     link_->refresh();
   });
 }
@@ -384,7 +399,7 @@ bool Shard::transmit(Time now, Acks acks) {
   std::uint32_t packets = 0;
   while (packets < kTurn) {
     const std::size_t count = engine_.poll_transmit(now, trains_, acks);
-    if (count == 0) return true;
+    if (count == 0) return !engine_.unfinished();
     const auto trains = std::span<const wire::Train>(trains_).first(count);
     for (const wire::Train& train : trains) packets += train.count;
     send(trains, now);

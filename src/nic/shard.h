@@ -92,8 +92,11 @@ class Shard {
   [[nodiscard]] engine::QpAttributes attributes(const QueuePair& qp, Time now);
   /// Learns what the engine did to the queue pair's state.
   void refresh(QueuePair& qp, Time now);
-  /// Returns when nobody who was inside at the call is inside any more.
-  void pass(Time now);
+  /// Opens memory to peers on this machine. What is published must not be moved meanwhile.
+  void publish(const SharedRegion& region, Time now);
+  /// Returns when nobody who was inside at the call is inside any more, and no peer uses what the key
+  /// had opened.
+  void withdraw(std::uint32_t key, Time now);
   /// Lets `work` have the shard.
   void run(Time now, const std::function<void()>& work);
   /// Sends the acknowledgements that are held.
@@ -149,6 +152,7 @@ class Shard {
   std::unique_ptr<link::Link> link_;
   std::shared_ptr<Membership> membership_;
   std::shared_ptr<engine::Counters> counters_;
+  std::shared_ptr<DirectPaths> direct_;
   link::IcrcCheck icrc_;
   engine::Engine engine_;
   AsyncEvents& events_;

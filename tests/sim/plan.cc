@@ -96,6 +96,7 @@ Plan make_plan(std::uint64_t seed) {
   if (plan.datagram_pairs != 0) plan.groups = static_cast<std::uint32_t>(random.below(3));
   constexpr std::array kChannelMtus = {256U, 1024U, 4096U, 32768U};
   plan.channel_mtu = kChannelMtus[random.below(kChannelMtus.size())];
+  plan.share_memory = random.below(2) == 0;
   return plan;
 }
 

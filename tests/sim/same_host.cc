@@ -69,6 +69,27 @@ std::unique_ptr<link::Link> SameHost::attach(const wire::Address& address,
   return link;
 }
 
+std::shared_ptr<nic::DirectPaths> SameHost::share(const wire::Address& address) {
+  auto board = nic::DirectBoard::create();
+  VERBENA_CHECK(board.has_value());
+  auto& paths = places_.at(address).paths;
+  paths = std::make_shared<nic::DirectPaths>(std::move(board->board));
+  return paths;
+}
+
+/// Lets the NIC at one address use the memory of that at another one, where both share it.
+void SameHost::open_memory(const wire::Address& own, const wire::Address& peer,
+                           std::uint16_t channel) {
+  const Place& here = places_.at(own);
+  const Place& there = places_.at(peer);
+  if (here.paths == nullptr || there.paths == nullptr) return;
+  const wire::Path path{.source = own, .destination = peer};
+  here.paths->open(channel, {.board = there.paths->board(),
+                             .own = own,
+                             .peer = peer,
+                             .there = [this, path](Time now) { return !network_.is_cut(path, now); }});
+}
+
 std::uint16_t SameHost::meet(const wire::Address& own, const wire::Address& peer) {
   const auto here = places_.find(own);
   const auto there = places_.find(peer);
@@ -96,6 +117,8 @@ std::uint16_t SameHost::meet(const wire::Address& own, const wire::Address& peer
   VERBENA_CHECK(peer_number.has_value() && number.has_value());
   met_[{peer, own}] = *peer_number;
   met_[{own, peer}] = *number;
+  open_memory(peer, own, *peer_number);
+  open_memory(own, peer, *number);
   return *number;
 }
 
@@ -111,8 +134,9 @@ bool SameHost::waiting(const wire::Address& address) const {
   return found != places_.end() && !found->second.link->arm();
 }
 
-/// Who met it closes their half, as when the bell has hung up.
+/// Who met it closes their half, as when the bell has hung up; it itself reaches nobody any more.
 void SameHost::forget(const wire::Address& address) {
+  const auto paths = places_.at(address).paths;
   places_.erase(address);
   for (auto met = met_.begin(); met != met_.end();) {
     const auto& [own, peer] = met->first;
@@ -120,8 +144,11 @@ void SameHost::forget(const wire::Address& address) {
       ++met;
       continue;
     }
-    if (const auto survivor = places_.find(own); survivor != places_.end())
+    if (own == address && paths != nullptr) paths->close(met->second);
+    if (const auto survivor = places_.find(own); survivor != places_.end()) {
       survivor->second.channels->close(met->second);
+      if (survivor->second.paths != nullptr) survivor->second.paths->close(met->second);
+    }
     met = met_.erase(met);
   }
 }

@@ -9,6 +9,7 @@
 
 #include "link/link.h"
 #include "link/shm.h"
+#include "nic/direct_paths.h"
 #include "sim/network.h"
 #include "sim/trace.h"
 #include "wire/address.h"
@@ -29,6 +30,8 @@ class SameHost {
   /// destroyed.
   [[nodiscard]] std::unique_ptr<link::Link> attach(const wire::Address& address,
                                                    std::unique_ptr<link::Link> port);
+  /// The ways from the NIC at an address, which is attached, to its peers' memory.
+  [[nodiscard]] std::shared_ptr<nic::DirectPaths> share(const wire::Address& address);
   /// The channel from one address to another, for `wire::Path::channel`; 0 when nobody is there.
   [[nodiscard]] std::uint16_t meet(const wire::Address& own, const wire::Address& peer);
   /// The process at an address vanished: it neither reads nor writes from now on.
@@ -43,10 +46,12 @@ class SameHost {
   struct Place {
     Near* link = nullptr;
     std::shared_ptr<link::ShmChannels> channels{};
+    std::shared_ptr<nic::DirectPaths> paths{};  ///< null: it shares no memory
   };
   using Pair = std::pair<wire::Address, wire::Address>;
 
   void forget(const wire::Address& address);
+  void open_memory(const wire::Address& own, const wire::Address& peer, std::uint16_t channel);
 
   const Network& network_;
   Trace& trace_;

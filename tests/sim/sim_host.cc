@@ -88,6 +88,7 @@ Result<nic::Attachment> SimHost::attach(const wire::Address& address) {
     made.meet = [this](const wire::Path& path, std::uint32_t) {
       return rings_->meet(path.source, path.destination);
     };
+    if (share_memory_) made.direct = rings_->share(address);
   }
   return made;
 }
@@ -109,6 +110,15 @@ void SimHost::release(nic::Nic& nic) { nics_.erase(nic.config().address); }
 void SimHost::wake(nic::Nic& nic) {
   const auto found = nics_.find(nic.config().address);
   if (found != nics_.end() && found->second.nic == &nic) found->second.due = now();
+}
+
+/// All processes have one memory: every region is where it is, for its peers, too.
+std::optional<nic::SharedMemory> SimHost::share_memory(Bytes memory, std::uint32_t access) {
+  if (!share_memory_ || (access & (engine::kRemoteWrite | engine::kRemoteRead)) == 0)
+    return std::nullopt;
+  return nic::SharedMemory{.pages = memory,
+                           .offset = reinterpret_cast<std::uintptr_t>(memory.data()),
+                           .writable = true};
 }
 
 void SimHost::arrived(const wire::Address& address) {

@@ -25,15 +25,17 @@ class SimHost final : public nic::Host, public Actor {
   using Stack =
       std::function<std::unique_ptr<link::Link>(Scheduler::Group, std::unique_ptr<link::Link>)>;
   /// `nap` is how long at most a NIC takes to notice that a packet came. With `rings` all NICs are
-  /// on one machine, and connected queue pairs use memory that they share.
+  /// on one machine, and connected queue pairs use memory that they share; with `share_memory` their
+  /// programs' own, too.
   SimHost(Scheduler& scheduler, Network& network, Duration nap, std::uint64_t seed, Stack stack,
-          SameHost* rings = nullptr)
+          SameHost* rings = nullptr, bool share_memory = false)
       : scheduler_(scheduler),
         network_(network),
         nap_(nap),
         random_(seed),
         stack_(std::move(stack)),
-        rings_(rings) {}
+        rings_(rings),
+        share_memory_(share_memory && rings != nullptr) {}
 
   /// Before its NIC is opened.
   void assign(const wire::Address& address, Scheduler::Group group) { groups_[address] = group; }
@@ -61,6 +63,8 @@ class SimHost final : public nic::Host, public Actor {
   void adopt(nic::Nic& nic) override;
   void release(nic::Nic& nic) override;
   void wake(nic::Nic& nic) override;
+  [[nodiscard]] std::optional<nic::SharedMemory> share_memory(Bytes memory,
+                                                              std::uint32_t access) override;
   [[nodiscard]] nic::Waited wait(const std::function<bool()>& ready,
                                  nic::Notifier* notifier) override;
 
@@ -86,6 +90,7 @@ class SimHost final : public nic::Host, public Actor {
   Random random_;
   Stack stack_;
   SameHost* rings_;
+  bool share_memory_;
   std::map<wire::Address, Scheduler::Group> groups_;
   std::map<wire::Address, Driven> nics_;
   std::map<int, SimNotifier*> notifiers_;

@@ -99,7 +99,7 @@ World::World(const Plan& plan, std::FILE* trace_to)
                 std::move(port), fault_plan(plan_.disturbance, random_.next()), counters_);
             return checker_.wrap(address_of(group), std::move(faults));
           },
-          plan.same_host ? &rings_ : nullptr),
+          plan.same_host ? &rings_ : nullptr, plan.share_memory),
       random_(plan.seed ^ 0x3042) {
   scheduler_.add(network_);
   scheduler_.add(host_);
