@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint32_t kTurnPackets = 64;
 /// Bytes that are copied without packets in one turn.
-constexpr std::uint32_t kTurnBytes = 1 << 20;
+constexpr std::uint32_t kDirectBytes = 1 << 20;
 constexpr std::uint32_t kAtomicSize = 8;
 constexpr std::size_t kMaxOutstanding = 256;
 constexpr std::uint8_t kRnrForever = 7;
@@ -58,7 +58,7 @@ Fill Requester::fill(TrainBatch& batch, Time now) {
   rnr_until_.reset();
   SendQueue& queue = *qp_.config().send_queue;
   const std::size_t turn_end = batch.size() + kTurnPackets;
-  std::uint32_t direct_budget = kTurnBytes;
+  std::uint32_t direct_budget = kDirectBytes;
   while (cursor_ != queue.tail()) {
     if (local_error_) {
       // Completions come in order: the failure waits until everything before it is complete.

@@ -163,7 +163,7 @@ void DirectPaths::leave_behind(std::unique_ptr<Way>& way) {
   const Bytes pages = found->second;
   board_.withdraw(key);
   published_.erase(found);
-  wait_for_peers([key](std::uint64_t word) { return key_of(word) == key; });
+  wait_for_peers([key](std::uint64_t touched) { return key_of(touched) == key; });
   if (replace_) replace_(pages);
 }
 

@@ -47,7 +47,7 @@ class SameHost {
 
   /// A slot of this process, whose link uses the channels. The ways to its peers' memory, where
   /// memory is shared.
-  [[nodiscard]] std::shared_ptr<DirectPaths> add(
+  std::shared_ptr<DirectPaths> add(
       const wire::Address& address, std::uint8_t slot,
       const std::shared_ptr<link::ShmChannels>& channels);
   /// The number of the channel for a queue pair at `slot` whose peer the path leads to, for

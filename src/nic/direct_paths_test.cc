@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/direct_paths.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "engine/types.h"
+
+namespace verbena::nic {
+namespace {
+
+using engine::kRemoteWrite;
+using Target = engine::DirectMemory::Target;
+
+constexpr std::uint16_t kHere = 1;   ///< the owner's number for the channel
+constexpr std::uint16_t kThere = 2;  ///< the peer's
+constexpr std::uint32_t kKey = 0x305;
+
+/// An owner and its peer, of one process: an offset is an address.
+class Paths : public ::testing::Test {
+ protected:
+  Paths() {
+    auto made = ReachWords::create().value();
+    auto given = ReachWords::open(made.descriptor.get()).value();
+    owner_.open(kHere, {.board = peer_.board(),
+                        .words = std::make_unique<ReachWords>(std::move(made.words)),
+                        .end = 0,
+                        .own = at_owner_,
+                        .peer = at_peer_,
+                        .there = [](Time) { return true; }});
+    peer_.open(kThere, {.board = owner_.board(),
+                        .words = std::make_unique<ReachWords>(std::move(given)),
+                        .end = 1,
+                        .own = at_peer_,
+                        .peer = at_owner_,
+                        .there = [this](Time) { return there_; }});
+    owner_.admit({.qp_number = 0x222,
+                  .destination_qp = 0x111,
+                  .channel = kHere,
+                  .pd = 7,
+                  .access = kRemoteWrite});
+    owner_.publish({.key = kKey,
+                    .pd = 7,
+                    .access = kRemoteWrite,
+                    .address = 0,
+                    .memory = {.pages = memory_,
+                               .offset = reinterpret_cast<std::uintptr_t>(memory_.data()),
+                               .writable = true}});
+  }
+
+  const wire::Address at_owner_ = wire::Address::from_ipv4(0x7F000001);
+  const wire::Address at_peer_ = wire::Address::from_ipv4(0x7F000002);
+  std::vector<std::byte> memory_ = std::vector<std::byte>(8192);
+  std::vector<Bytes> replaced_;
+  bool there_ = true;
+  DirectPaths owner_{DirectBoard::create().value().board,
+                     [this](Bytes pages) { replaced_.push_back(pages); }};
+  DirectPaths peer_{DirectBoard::create().value().board};
+  const Target target_{.channel = kThere,
+                       .qp_number = 0x111,
+                       .destination_qp = 0x222,
+                       .key = kKey,
+                       .address = 16,
+                       .length = 32,
+                       .access = kRemoteWrite};
+  Time now_{};
+};
+
+TEST_F(Paths, LeadToThePeersMemory) {
+  const Bytes bytes = peer_.reach(target_, now_);
+  EXPECT_EQ(bytes.data(), memory_.data() + 16);
+  EXPECT_EQ(bytes.size(), 32U);
+  peer_.leave(kThere);
+  Target elsewhere = target_;
+  elsewhere.channel = 7;
+  EXPECT_TRUE(peer_.reach(elsewhere, now_).empty());
+}
+
+TEST_F(Paths, AreClosedWhereThePeerIsGone) {
+  there_ = false;
+  EXPECT_TRUE(peer_.reach(target_, now_).empty());
+  there_ = true;
+  EXPECT_FALSE(peer_.reach(target_, now_).empty());
+  peer_.leave(kThere);
+  there_ = false;  // which is not asked each time
+  EXPECT_FALSE(peer_.reach(target_, now_).empty());
+  peer_.leave(kThere);
+  EXPECT_TRUE(peer_.reach(target_, now_ + DirectPaths::kLooks).empty());
+  peer_.close(kThere);
+  there_ = true;
+  EXPECT_TRUE(peer_.reach(target_, now_ + DirectPaths::kLooks).empty());
+}
+
+TEST_F(Paths, LeadNowhereWhileAPortIsDown) {
+  peer_.set_up(false);
+  EXPECT_TRUE(peer_.reach(target_, now_).empty());
+  peer_.set_up(true);
+  owner_.set_up(false);
+  EXPECT_TRUE(peer_.reach(target_, now_).empty());
+  owner_.set_up(true);
+  EXPECT_FALSE(peer_.reach(target_, now_).empty());
+  peer_.leave(kThere);
+}
+
+TEST_F(Paths, WhatIsTakenAwayWaitsForWhoUsesIt) {
+  std::atomic<bool> inside{true};
+  ASSERT_FALSE(peer_.reach(target_, now_).empty());
+  std::thread leaves([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    inside = false;
+    peer_.leave(kThere);
+  });
+  owner_.withdraw(kKey);
+  EXPECT_FALSE(inside);
+  leaves.join();
+  EXPECT_TRUE(replaced_.empty());
+  EXPECT_TRUE(peer_.reach(target_, now_).empty());
+}
+
+TEST_F(Paths, WhoStaysInsideIsLeftBehind) {
+  ASSERT_FALSE(peer_.reach(target_, now_).empty());
+  owner_.withdraw(kKey);  // the peer is stopped
+  ASSERT_EQ(replaced_.size(), 1U);
+  EXPECT_EQ(replaced_.front().data(), memory_.data());
+  peer_.leave(kThere);
+  // It goes on, and is to use packets.
+  owner_.publish({.key = kKey + 256,
+                  .pd = 7,
+                  .access = kRemoteWrite,
+                  .address = 0,
+                  .memory = {.pages = memory_,
+                             .offset = reinterpret_cast<std::uintptr_t>(memory_.data()),
+                             .writable = true}});
+  Target next = target_;
+  next.key = kKey + 256;
+  EXPECT_TRUE(peer_.reach(next, now_).empty());
+}
+
+TEST_F(Paths, AQueuePairIsSettledWhenNobodyUsesIt) {
+  ASSERT_FALSE(peer_.reach(target_, now_).empty());
+  owner_.settle(0x223);  // another one
+  EXPECT_TRUE(replaced_.empty());
+  owner_.admit({.qp_number = 0x222});
+  owner_.settle(0x222);
+  EXPECT_EQ(replaced_.size(), 1U);
+}
+
+TEST(ReachWordsTest, WhatIsNoneIsNotOpened) {
+  EXPECT_FALSE(ReachWords::open(-1));
+  const sys::OwnedFd plain(sys::memfd_create("plain", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(sys::ftruncate(plain.get(), 4096), 0);
+  EXPECT_FALSE(ReachWords::open(plain.get()));  // its maker can cut it short
+}
+
+}  // namespace
+}  // namespace verbena::nic
