@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -65,6 +66,10 @@ class MemoryHost final : public nic::Host {
   void release(nic::Nic& nic) override { std::erase(nics_, &nic); }
   void wake(nic::Nic&) override {}
   [[nodiscard]] nic::Waited wait(const std::function<bool()>& ready, nic::Notifier*) override;
+  [[nodiscard]] std::optional<nic::SharedMemory> share_memory(Bytes memory,
+                                                              std::uint32_t access) override;
+  /// Before the first NIC: they have each other's memory, too.
+  void share() { shares_ = true; }
   /// Lets a NIC work, as the runner does: the first that was opened, or the second.
   void drive(std::size_t which);
 
@@ -75,6 +80,9 @@ class MemoryHost final : public nic::Host {
   std::array<Inbox, 2> inboxes_;
   std::uint8_t attached_ = 0;
   std::vector<nic::Nic*> nics_;
+  bool shares_ = false;
+  std::array<std::shared_ptr<nic::DirectPaths>, 2> paths_{};
+  std::array<wire::Address, 2> addresses_{};
 };
 
 }  // namespace verbena::bench

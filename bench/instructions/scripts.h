@@ -37,6 +37,9 @@ void write_list(unsigned warm_up, unsigned times);  ///< ibv_post_send of WRITEs
 void place_list(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that takes those in
 void train_place(unsigned warm_up,
                  unsigned times);  ///< ibv_poll_cq that takes in a WRITE of 32 KiB
+// Where the memory is shared.
+void write_direct(unsigned warm_up, unsigned times);  ///< ibv_post_send of a WRITE
+void poll_direct(unsigned warm_up, unsigned times);   ///< ibv_poll_cq that takes its completion
 
 // The UDP link on loopback, 62 packets of 1 KiB at once; the kernel's part is not counted.
 void train_send(unsigned warm_up, unsigned times);

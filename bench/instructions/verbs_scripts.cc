@@ -270,4 +270,20 @@ void train_place(unsigned warm_up, unsigned times) {
       [&] { VERBENA_CHECK(pair.b->poll() == 0); }, [&] { pair.settle(); });
 }
 
+void write_direct(unsigned warm_up, unsigned times) {
+  Pair::host.share();
+  const Pair pair;
+  run_script(
+      warm_up, times, [] {}, [&] { pair.a->send(IBV_WR_RDMA_WRITE, kMessage, *pair.b); },
+      [&] { VERBENA_CHECK(pair.a->poll() == 1); });
+}
+
+void poll_direct(unsigned warm_up, unsigned times) {
+  Pair::host.share();
+  const Pair pair;
+  run_script(
+      warm_up, times, [&] { pair.a->send(IBV_WR_RDMA_WRITE, kMessage, *pair.b); },
+      [&] { VERBENA_CHECK(pair.a->poll() == 1); }, [] {});
+}
+
 }  // namespace verbena::bench

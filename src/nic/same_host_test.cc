@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "nic/live_host.h"
+#include "nic/memory_map.h"
 #include "nic/rendezvous.h"
 #include "nic/test_end.h"
 
@@ -118,6 +119,93 @@ TEST_F(SameHostTest, WhoDoesNotTakePartIsReachedByTheNetwork) {
   EXPECT_EQ(alone.meet(itself, 1, a.nic->number(a.qp)), 0);
 }
 
+/// Memory is shared, too, if nothing else runs in this process (sanitizers do).
+class SharedMemoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (count_threads() != 1) GTEST_SKIP() << "there are other threads in this process";
+  }
+  void write(const End& from, const End& to, std::size_t offset, std::uint32_t length) {
+    ASSERT_TRUE(from.send({.id = 1,
+                           .opcode = SendOpcode::kWrite,
+                           .remote_address = to.base() + offset,
+                           .rkey = to.region->key},
+                          {from.piece(0, length)}));
+  }
+
+  std::unique_ptr<LiveHost> host_ =
+      LiveHost::create({.same_host = true, .share_memory = true}).value();
+};
+
+TEST_F(SharedMemoryTest, WritesAndReadsAreDoneInTheCall) {
+  End a(*host_, "127.77.30.10");
+  End b(*host_, "127.77.30.11");
+  testing::connect(a, b);
+  std::ranges::fill(a.memory, std::byte{5});
+  write(a, b, 8192, 20'000);
+  EXPECT_EQ(b.memory[8192 + 19'999], std::byte{5});  // nobody has polled
+  EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+  std::ranges::fill(b.memory, std::byte{6});
+  ASSERT_TRUE(a.send({.id = 2,
+                      .opcode = SendOpcode::kRead,
+                      .remote_address = b.base() + 8192,
+                      .rkey = b.region->key},
+                     {a.piece(0, 1000)}));
+  EXPECT_EQ(a.memory[999], std::byte{6});
+  EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+  EXPECT_EQ(a.nic->counters().direct_requests, 2U);
+  EXPECT_EQ(a.nic->counters().packets_sent, 0U);
+}
+
+TEST_F(SharedMemoryTest, TheEndsOfARegionAreReachedByPackets) {
+  End a(*host_, "127.77.30.12");
+  End b(*host_, "127.77.30.13");
+  testing::connect(a, b);
+  std::ranges::fill(a.memory, std::byte{5});
+  ASSERT_NE(b.base() % 4096, 0U);
+  write(a, b, 0, 64 << 10);
+  EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+  EXPECT_EQ(std::ranges::count(b.memory, std::byte{5}), 64 << 10);
+  EXPECT_EQ(a.nic->counters().direct_requests, 0U);
+  // All is acknowledged, and the next one is direct again.
+  write(a, b, 8192, 100);
+  EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+  EXPECT_EQ(a.nic->counters().direct_requests, 1U);
+}
+
+TEST_F(SharedMemoryTest, WhatIsNotAllowedIsRefusedByThePeer) {
+  End a(*host_, "127.77.30.14");
+  End b(*host_, "127.77.30.15");
+  testing::connect(a, b);
+  ASSERT_TRUE(b.nic->change_memory(b.region, b.pd, engine::kLocalWrite | engine::kRemoteRead));
+  write(a, b, 8192, 100);
+  EXPECT_EQ(await(a, a.send_cq).status, Status::kRemoteAccessError);
+  EXPECT_EQ(std::ranges::count(b.memory, std::byte{0}), 64 << 10);
+}
+
+TEST_F(SharedMemoryTest, AClosedQueuePairAndADeadPortLetNobodyIn) {
+  End a(*host_, "127.77.30.16");
+  End b(*host_, "127.77.30.17");
+  testing::connect(a, b);
+  std::ranges::fill(a.memory, std::byte{5});
+  ASSERT_TRUE(b.to_state(engine::QpState::kErr));
+  write(a, b, 8192, 100);
+  EXPECT_EQ(b.memory[8192], std::byte{0});
+  EXPECT_EQ(a.nic->counters().direct_requests, 0U);
+}
+
+TEST_F(SharedMemoryTest, AThreadedProgramsMemoryStaysItsOwn) {
+  End a(*host_, "127.77.30.18");
+  std::unique_ptr<End> b;
+  std::thread([&] { b = std::make_unique<End>(*host_, "127.77.30.19"); }).join();
+  testing::connect(a, *b);
+  std::ranges::fill(a.memory, std::byte{5});
+  write(a, *b, 8192, 100);
+  EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+  EXPECT_EQ(b->memory[8192 + 99], std::byte{5});
+  EXPECT_EQ(a.nic->counters().direct_requests, 0U);
+}
+
 class Offers : public ::testing::Test {
  protected:
   ChannelOffer offer() {
@@ -168,6 +256,31 @@ TEST_F(Offers, WhoDidNotMeetStaysApart) {
   another.from += 1;
   EXPECT_TRUE(near_.accept(std::move(another)));
   EXPECT_NE(near_.meet(path, pair_.own_slot, destination), 0);
+}
+
+TEST_F(Offers, WithMemoryAreAnsweredWithOurs) {
+  near_.share_memory([] { return 0U; });
+  ASSERT_NE(near_.pages(), nullptr);
+  const auto paths = near_.add(pair_.own, pair_.own_slot, channels_);
+  ASSERT_NE(paths, nullptr);
+  EXPECT_TRUE(near_.accept(offer())->empty());  // who offers none gets none
+  const auto with_memory = [this] {
+    auto made = offer();
+    const auto [writable, readable] = near_.pages()->descriptors();
+    made.descriptors.push_back(std::move(ReachWords::create().value().descriptor));
+    made.descriptors.push_back(std::move(DirectBoard::create().value().descriptor));
+    made.descriptors.emplace_back(sys::fcntl(writable, F_DUPFD_CLOEXEC));
+    made.descriptors.emplace_back(sys::fcntl(readable, F_DUPFD_CLOEXEC));
+    return made;
+  };
+  const auto answer = near_.accept(with_memory());
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->size(), 3U);
+  for (std::size_t i = 3; i < 7; ++i) {
+    auto wrong = with_memory();
+    wrong.descriptors[i] = sys::OwnedFd(sys::memfd_create("plain", MFD_CLOEXEC));
+    EXPECT_FALSE(near_.accept(std::move(wrong))) << i;
+  }
 }
 
 TEST_F(Offers, ThatAreNoneAreRefused) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "sim/arena.h"
 
 namespace verbena::sim {
 namespace {
@@ -89,6 +90,7 @@ Result<nic::Attachment> SimHost::attach(const wire::Address& address) {
       return rings_->meet(path.source, path.destination);
     };
     if (share_memory_) made.direct = rings_->share(address);
+    counted_.push_back(made.counters);
   }
   return made;
 }
@@ -112,10 +114,17 @@ void SimHost::wake(nic::Nic& nic) {
   if (found != nics_.end() && found->second.nic == &nic) found->second.due = now();
 }
 
-/// All processes have one memory: every region is where it is, for its peers, too.
+std::uint64_t SimHost::direct_requests() const {
+  std::uint64_t sum = 0;
+  for (const auto& counters : counted_) sum += counters->direct_requests;
+  return sum;
+}
+
+/// All processes have one memory: every region is where it is, for its peers, too. What a program
+/// takes away would stay in a file; here it would be gone for them as well.
 std::optional<nic::SharedMemory> SimHost::share_memory(Bytes memory, std::uint32_t access) {
-  if (!share_memory_ || (access & (engine::kRemoteWrite | engine::kRemoteRead)) == 0)
-    return std::nullopt;
+  const bool open = (access & (engine::kRemoteWrite | engine::kRemoteRead)) != 0;
+  if (!share_memory_ || !open || memory.size() == Arena::kBrittle.size) return std::nullopt;
   return nic::SharedMemory{.pages = memory,
                            .offset = reinterpret_cast<std::uintptr_t>(memory.data()),
                            .writable = true};

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/random.h"
 #include "nic/host.h"
@@ -51,6 +52,8 @@ class SimHost final : public nic::Host, public Actor {
   /// Something arrived for the NIC at an address.
   void arrived(const wire::Address& address);
 
+  /// WRITEs and READs of all NICs that were copied without packets.
+  [[nodiscard]] std::uint64_t direct_requests() const;
   [[nodiscard]] std::size_t nics() const { return nics_.size(); }
   [[nodiscard]] std::size_t notifiers() const { return notifiers_.size(); }
 
@@ -91,6 +94,7 @@ class SimHost final : public nic::Host, public Actor {
   Stack stack_;
   SameHost* rings_;
   bool share_memory_;
+  std::vector<std::shared_ptr<const engine::Counters>> counted_;
   std::map<wire::Address, Scheduler::Group> groups_;
   std::map<wire::Address, Driven> nics_;
   std::map<int, SimNotifier*> notifiers_;

@@ -261,6 +261,7 @@ void World::sum_up() {
   counters_.packets = network_.counters().packets;
   counters_.bytes = network_.counters().bytes;
   counters_.by_ring = rings_.packets();
+  counters_.direct = host_.direct_requests();
   counters_.overflowed = network_.counters().overflows;
   counters_.cut = network_.counters().cut;
   counters_.forged = network_.counters().injected;
