@@ -85,7 +85,7 @@ Result<nic::Attachment> MemoryHost::attach(const wire::Address& address) {
                                .words = std::make_unique<nic::ReachWords>(std::move(words.words)),
                                .own = addresses_[i],
                                .peer = addresses_[1 - i],
-                               .there = [](Time) { return true; }});
+                               .there = [] { return true; }});
   }
   return made;
 }

@@ -89,6 +89,7 @@ int post_chain(const Qp& qp, ibv_send_wr*& wr) {
   ibv_send_wr* const first = wr;
   int error = 0;
   while (wr != nullptr && (error = add(qp, posting, *wr)) == 0) wr = wr->next;
+  if (qp.nic->do_at_once(qp.pair, posting)) return error;
   if (const auto published = posting.publish(); !published) {
     wr = first;
     return to_errno(published.error());

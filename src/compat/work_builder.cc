@@ -176,9 +176,10 @@ void wr_start(ibv_qp_ex* c_qp) {
 }
 
 /// All or nothing: an error aborts the entire posting (ibv_wr_post(3)).
-int publish(WorkBuilder& builder) {
+int publish(const Qp& qp) {
+  WorkBuilder& builder = *qp.builder;
   end(builder);
-  if (builder.error != 0) return builder.error;
+  if (builder.error != 0 || qp.nic->do_at_once(qp.pair, *builder.posting)) return builder.error;
   const auto published = builder.posting->publish();
   return published ? 0 : to_errno(published.error());
 }
@@ -186,7 +187,7 @@ int publish(WorkBuilder& builder) {
 int wr_complete(ibv_qp_ex* c_qp) {
   Qp& qp = Qp::of(c_qp);
   hand_over(&Cq::of(qp.qp_base.send_cq));
-  const int error = publish(*qp.builder);
+  const int error = publish(qp);
   qp.builder->posting.reset();
   if (error == 0) qp.nic->ring(qp.pair);
   return error;

@@ -28,8 +28,9 @@ class DirectMemory {
   };
   /// Where it is in this process, until leave(): the peer takes it away only then. Empty when it is
   /// not to be had.
-  [[nodiscard]] virtual Bytes reach(const Target& target, Time now) = 0;
-  virtual void leave(std::uint16_t channel) = 0;
+  [[nodiscard]] virtual Bytes reach(const Target& target) = 0;
+  /// False when the peer is gone: nobody will see what was copied.
+  [[nodiscard]] virtual bool leave(std::uint16_t channel, Time now) = 0;
 
   /// What the peer of a connected queue pair may do through it by itself, from now on.
   struct Admission {

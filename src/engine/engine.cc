@@ -238,6 +238,14 @@ void Engine::posted(QueuePair& qp, Time) {
   impl_->touched(qp);
 }
 
+bool Engine::copy_at_once(QueuePair& qp, const SendWqe& wqe) { return qp.copy_at_once(wqe); }
+
+bool Engine::end_at_once(QueuePair& qp, const SendWqe& wqe, Time now) {
+  const bool done = qp.end_at_once(wqe, now);
+  if (qp.eventful()) impl_->touched(qp);
+  return done;
+}
+
 // --- In
 
 Handled Engine::handle_batch(std::span<const wire::Segment> segments, Time now) {

@@ -168,6 +168,14 @@ class Engine {
   /// The doorbell: something was posted to the queue pair's send or receive queue.
   void posted(QueuePair& qp, Time now);
 
+  // A WRITE or READ that need not be posted, since nothing waits before it and the peer's memory is
+  // at hand: it is in the send queue's own memory, behind what was posted.
+
+  /// Copies it; false, and nothing happened, when that cannot be. end_at_once() is to follow.
+  [[nodiscard]] bool copy_at_once(QueuePair& qp, const SendWqe& wqe);
+  /// Completes it; false when the peer is gone: it is to be posted.
+  [[nodiscard]] bool end_at_once(QueuePair& qp, const SendWqe& wqe, Time now);
+
   /// Takes datagrams, each after `verifier` said that it holds. Of one whose payload has its place
   /// already (in the middle of a message, at the expected PSN) the payload is placed while it is
   /// verified: a wrong one then leaves bytes where the right one's will come, and has no other

@@ -344,6 +344,12 @@ void QueuePair::send_cnp(TrainBatch& batch) {
   count(&Counters::cnps_sent);
 }
 
+bool QueuePair::end_at_once(const SendWqe& wqe, Time now) {
+  const bool done = requester_.end_at_once(wqe, now);
+  if (overrun_) enter_error(false);
+  return done;
+}
+
 void QueuePair::handle_timeout(Time now) {
   pace_.handle_timeout(now);
   if (reliable()) requester_.handle_timeout(now);

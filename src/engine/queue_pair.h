@@ -50,6 +50,9 @@ class QueuePair {
   /// place_of() said.
   void handle_placed(const wire::Packet& packet, const wire::Segment& segment, std::uint32_t row,
                      Time now);
+  /// See Engine.
+  [[nodiscard]] bool copy_at_once(const SendWqe& wqe) { return requester_.copy_at_once(wqe); }
+  [[nodiscard]] bool end_at_once(const SendWqe& wqe, Time now);
   /// A notification of congestion. False when it was not for this queue pair, or not yet.
   bool handle_cnp(const wire::Packet& packet, const wire::Segment& segment, Time now);
   void handle_timeout(Time now);

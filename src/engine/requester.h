@@ -43,6 +43,9 @@ class Requester {
   [[nodiscard]] Bytes place_of(const wire::Packet& packet, std::size_t row) const;
   void handle_placed(const wire::Packet& packet, std::uint32_t row, Time now);
   void handle_timeout(Time now);
+  /// See Engine.
+  [[nodiscard]] bool copy_at_once(const SendWqe& wqe);
+  [[nodiscard]] bool end_at_once(const SendWqe& wqe, Time now);
   [[nodiscard]] std::optional<Time> deadline() const;
   /// Completes everything that is left with a flush error (ERR).
   void flush();
@@ -66,7 +69,8 @@ class Requester {
 
   [[nodiscard]] bool may_be_direct(const SendWqe& wqe) const;
   [[nodiscard]] std::optional<Fill> do_directly(SendWqe& wqe, std::uint32_t& budget, Time now);
-  [[nodiscard]] bool copy_directly(const SendWqe& wqe, std::uint32_t size, Time now);
+  [[nodiscard]] bool copy_directly(const SendWqe& wqe, std::uint32_t size);
+  void count_direct(const SendWqe& wqe);
   void finish_directly(SendWqe& wqe);
   void do_locally(SendWqe& wqe);
   void retire_local();

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "engine/direct_memory.h"
+#include "engine/message.h"
 #include "engine/mutants.h"
 #include "engine/queue_pair.h"
 
@@ -47,7 +48,7 @@ std::optional<Fill> Requester::do_directly(SendWqe& wqe, std::uint32_t& budget, 
   while (direct_bytes_ < wqe.length) {
     if (budget == 0) return Fill::kMore;
     const std::uint32_t size = std::min(wqe.length - direct_bytes_, kAtOnce);
-    if (!copy_directly(wqe, size, now)) {
+    if (!copy_directly(wqe, size) || !core_.config.direct->leave(qp_.path().channel, now)) {
       direct_bytes_ = 0;
       return std::nullopt;
     }
@@ -58,7 +59,8 @@ std::optional<Fill> Requester::do_directly(SendWqe& wqe, std::uint32_t& budget, 
   return Fill::kIdle;
 }
 
-bool Requester::copy_directly(const SendWqe& wqe, std::uint32_t size, Time now) {
+/// Copies some of a request; leave() is to follow.
+bool Requester::copy_directly(const SendWqe& wqe, std::uint32_t size) {
   DirectMemory& direct = *core_.config.direct;
   const std::uint16_t channel = qp_.path().channel;
   const bool reads = wqe.request.opcode == SendOpcode::kRead;
@@ -68,19 +70,22 @@ bool Requester::copy_directly(const SendWqe& wqe, std::uint32_t size, Time now) 
                                     .key = wqe.request.rkey,
                                     .address = wqe.request.remote_address + direct_bytes_,
                                     .length = size,
-                                    .access = reads ? kRemoteRead : kRemoteWrite},
-                                   now);
+                                    .access = reads ? kRemoteRead : kRemoteWrite});
   if (there.empty()) return false;
-  const bool copied = copy(core_.memory, qp_, wqe, direct_bytes_, there);
-  direct.leave(channel);
-  return copied;
+  if (copy(core_.memory, qp_, wqe, direct_bytes_, there)) return true;
+  static_cast<void>(direct.leave(channel, Time{}));
+  return false;
+}
+
+void Requester::count_direct(const SendWqe& wqe) {
+  const bool reads = wqe.request.opcode == SendOpcode::kRead;
+  qp_.count(reads ? &Counters::bytes_received : &Counters::bytes_sent, wqe.length);
+  qp_.count(&Counters::direct_requests);
 }
 
 void Requester::finish_directly(SendWqe& wqe) {
   direct_bytes_ = 0;
-  const bool reads = wqe.request.opcode == SendOpcode::kRead;
-  qp_.count(reads ? &Counters::bytes_received : &Counters::bytes_sent, wqe.length);
-  qp_.count(&Counters::direct_requests);
+  count_direct(wqe);
   wqe.first_psn = next_psn_;
   wqe.psn_count = 0;
   ++assigned_;
@@ -88,6 +93,24 @@ void Requester::finish_directly(SendWqe& wqe) {
   if (mutant(Mutant::kDirectOvertakes) && oldest_ + 1 != cursor_) return;
   complete_oldest(Status::kSuccess);
   retire_local();
+}
+
+// --- Without a place in the send queue
+
+bool Requester::copy_at_once(const SendWqe& wqe) {
+  const bool idle = cursor_ == qp_.config().send_queue->tail() && qp_.state() == QpState::kRts;
+  const bool reads = wqe.request.opcode == SendOpcode::kRead;
+  return idle && wqe.length <= kAtOnce && may_be_direct(wqe) &&
+         !(reads && qp_.attributes().max_rd_atomic == 0) && copy_directly(wqe, wqe.length);
+}
+
+bool Requester::end_at_once(const SendWqe& wqe, Time now) {
+  if (!core_.config.direct->leave(qp_.path().channel, now)) return false;
+  count_direct(wqe);
+  if (!wqe.request.signaled && !qp_.config().signal_all) return true;
+  qp_.config().send_queue->release_to(oldest_);  // of unsignaled ones before it
+  qp_.complete_send(completion_of(qp_, wqe, Status::kSuccess));
+  return true;
 }
 
 }  // namespace verbena::engine

@@ -19,7 +19,7 @@ constexpr std::uint16_t kChannel = 3;
 /// The peer's memory is at hand, as far as the test lets it.
 class Door final : public DirectMemory {
  public:
-  Bytes reach(const Target& target, Time) override {
+  Bytes reach(const Target& target) override {
     targets.push_back(target);
     if (peer == nullptr || targets.size() > allowed) return {};
     EXPECT_FALSE(inside);
@@ -28,9 +28,10 @@ class Door final : public DirectMemory {
     inside = bytes.has_value();
     return bytes.value_or(Bytes());
   }
-  void leave(std::uint16_t channel) override {
+  bool leave(std::uint16_t channel, Time) override {
     EXPECT_EQ(channel, kChannel);
     EXPECT_TRUE(std::exchange(inside, false));
+    return there;
   }
   void admit(const Admission& admission) override { admissions.push_back(admission); }
 
@@ -39,6 +40,7 @@ class Door final : public DirectMemory {
   std::vector<Target> targets;
   std::vector<Admission> admissions;
   bool inside = false;
+  bool there = true;
 };
 
 EngineConfig with(Door& door) {
@@ -183,6 +185,86 @@ TEST_F(Direct, WhatIsNotToBeHadGoesByPackets) {
   deliver(a_, turn(b_));
   EXPECT_EQ(a_.sent.take().status, Status::kSuccess);
   EXPECT_EQ(a_.counters.direct_requests, 0U);
+}
+
+TEST_F(Direct, WhereThePeerIsGoneItIsAskedByPackets) {
+  door_.there = false;
+  write(1, 3000);
+  EXPECT_EQ(turn(a_).size(), 1U);
+  EXPECT_TRUE(a_.sent.completions.empty());
+}
+
+/// Without being posted.
+class AtOnce : public Direct {
+ protected:
+  /// A WRITE behind what was posted, as the NIC makes it.
+  const SendWqe& made(std::uint32_t length, bool signaled = true) {
+    SendQueue::Posting posting(a_.sends);
+    *posting.begin() = {.id = 5,
+                        .opcode = SendOpcode::kWrite,
+                        .signaled = signaled,
+                        .remote_address = b_.address(0),
+                        .rkey = b_.key};
+    posting.make_pieces(1)[0] = a_.piece(0, length);
+    EXPECT_TRUE(posting.end());
+    return *posting.single();
+  }
+};
+
+TEST_F(AtOnce, AWriteIsCopiedAndCompleted) {
+  const SendWqe& wqe = made(100);
+  ASSERT_TRUE(a_.engine.copy_at_once(*a_.qp, wqe));
+  EXPECT_EQ(a_.memory[99], b_.memory[99]);
+  EXPECT_TRUE(a_.sent.completions.empty());
+  EXPECT_TRUE(a_.engine.end_at_once(*a_.qp, wqe, now_));
+  EXPECT_EQ(a_.sent.take().id, 5U);
+  EXPECT_EQ(a_.counters.direct_requests, 1U);
+  EXPECT_EQ(a_.sends.room(), a_.sends.capacity());
+  EXPECT_FALSE(a_.engine.poll_timeout());
+}
+
+TEST_F(AtOnce, UnsignaledOnesGiveTheirPlacesBackWithTheNext) {
+  ASSERT_TRUE(a_.send({.id = 1,
+                       .opcode = SendOpcode::kWrite,
+                       .remote_address = b_.address(0),
+                       .rkey = b_.key},
+                      {a_.piece(0, 8)}, now_));
+  EXPECT_TRUE(turn(a_).empty());
+  EXPECT_EQ(a_.sends.room(), a_.sends.capacity() - 1);
+  const SendWqe& silent = made(8, false);
+  ASSERT_TRUE(a_.engine.copy_at_once(*a_.qp, silent));
+  ASSERT_TRUE(a_.engine.end_at_once(*a_.qp, silent, now_));
+  EXPECT_TRUE(a_.sent.completions.empty());
+  const SendWqe& loud = made(8);
+  ASSERT_TRUE(a_.engine.copy_at_once(*a_.qp, loud));
+  ASSERT_TRUE(a_.engine.end_at_once(*a_.qp, loud, now_));
+  EXPECT_EQ(a_.sent.completions.size(), 1U);
+  EXPECT_EQ(a_.sends.room(), a_.sends.capacity());
+}
+
+TEST_F(AtOnce, NothingIsDoneWhereAnythingElseWaits) {
+  EXPECT_FALSE(a_.engine.copy_at_once(*a_.qp, made(0)));
+  EXPECT_FALSE(a_.engine.copy_at_once(*a_.qp, made(300'000 > End::kMemory ? 0 : 300'000)));
+  ASSERT_TRUE(b_.receive(21, {b_.piece(2000, 100)}, now_));
+  ASSERT_TRUE(a_.send({.id = 1, .opcode = SendOpcode::kSend, .signaled = true},
+                      {a_.piece(0, 50)}, now_));
+  EXPECT_FALSE(a_.engine.copy_at_once(*a_.qp, made(8)));  // posted, and not sent
+  const auto packets = turn(a_);
+  EXPECT_FALSE(a_.engine.copy_at_once(*a_.qp, made(8)));  // sent, and not acknowledged
+  deliver(b_, packets);
+  deliver(a_, turn(b_));
+  EXPECT_TRUE(a_.engine.copy_at_once(*a_.qp, made(8)));
+  door_.there = false;
+  EXPECT_FALSE(a_.engine.end_at_once(*a_.qp, made(8), now_));
+  EXPECT_EQ(a_.sent.completions.size(), 1U);
+}
+
+TEST_F(AtOnce, AnOverrunEndsTheQueuePair) {
+  a_.sent.limit = 0;
+  const SendWqe& wqe = made(8);
+  ASSERT_TRUE(a_.engine.copy_at_once(*a_.qp, wqe));
+  EXPECT_TRUE(a_.engine.end_at_once(*a_.qp, wqe, now_));
+  EXPECT_EQ(a_.engine.state(*a_.qp), QpState::kErr);
 }
 
 TEST_F(Direct, AWrongKeyIsRefusedByThePeer) {

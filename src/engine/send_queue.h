@@ -93,6 +93,11 @@ class SendQueue::Posting {
   /// The latest request is whole: errors as of SendQueue::post.
   [[nodiscard]] Result<void> end();
   void publish() { queue_->tail_.store(next_, std::memory_order_release); }
+  /// What is to be published, if that is one request; else null.
+  [[nodiscard]] const SendWqe* single() const {
+    const std::uint32_t first = queue_->tail_.load(std::memory_order_relaxed);
+    return next_ - first == 1 ? &queue_->at(first) : nullptr;
+  }
   /// There is something to publish.
   [[nodiscard]] bool any() const { return next_ != queue_->tail_.load(std::memory_order_relaxed); }
 

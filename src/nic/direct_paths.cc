@@ -76,15 +76,13 @@ DirectPaths::Way* DirectPaths::way(std::uint16_t channel) {
 
 // --- A peer's memory
 
-Bytes DirectPaths::reach(const Target& target, Time now) {
+Bytes DirectPaths::reach(const Target& target) {
   Way* const found = way(target.channel);
-  if (found == nullptr || !up_) return {};
+  if (found == nullptr || !up_ || found->gone) return {};
   DirectPath& path = found->path;
-  if (now >= found->look_at) {
-    if (!path.there(now)) return {};
-    if (path.words != nullptr) found->look_at = now + kLooks;
-  }
-  if (path.words != nullptr) {
+  if (path.words == nullptr) {
+    if (!path.there()) return {};
+  } else {
     path.words->of(path.end).store(word_of(target), std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
@@ -97,12 +95,20 @@ Bytes DirectPaths::reach(const Target& target, Time now) {
                 : Bytes(reinterpret_cast<std::byte*>(place->stretch + place->into),  // NOLINT
                         place->length);
   }
-  if (bytes.empty()) leave(target.channel);
+  if (bytes.empty()) let_go(path);
   return bytes;
 }
 
-void DirectPaths::leave(std::uint16_t channel) {
-  const DirectPath& path = ways_[channel]->path;
+bool DirectPaths::leave(std::uint16_t channel, Time now) {
+  Way& left = *ways_[channel];
+  let_go(left.path);
+  if (left.path.words == nullptr || now < left.look_at) return true;
+  left.look_at = now + kLooks;
+  left.gone = !left.path.there();
+  return !left.gone;
+}
+
+void DirectPaths::let_go(const DirectPath& path) {
   if (path.words != nullptr) path.words->of(path.end).store(0, std::memory_order_release);
 }
 

@@ -29,8 +29,9 @@ struct DirectPath {
   std::size_t end = 0;  ///< which of the words is ours
   wire::Address own{};
   wire::Address peer{};
-  /// Whether the peer is there and can be reached; asked now and then.
-  std::function<bool(Time now)> there{};
+  /// Whether the peer is there and can be reached: asked now and then, behind a copy, since it costs
+  /// more than a small one does. In the simulator before each.
+  std::function<bool()> there{};
 };
 
 /// A slot's memory as its peers on this machine may use it by themselves, and theirs: the other side
@@ -56,8 +57,8 @@ class DirectPaths final : public engine::DirectMemory {
   void open(std::uint16_t channel, DirectPath path);
   void close(std::uint16_t channel);
 
-  [[nodiscard]] Bytes reach(const Target& target, Time now) override;
-  void leave(std::uint16_t channel) override;
+  [[nodiscard]] Bytes reach(const Target& target) override;
+  [[nodiscard]] bool leave(std::uint16_t channel, Time now) override;
   void admit(const Admission& admission) override;
 
   void publish(const SharedRegion& region);
@@ -73,12 +74,14 @@ class DirectPaths final : public engine::DirectMemory {
   struct Way {
     DirectPath path;
     Time look_at = Time::min();
+    bool gone = false;
   };
   struct Change {
     std::uint16_t channel = 0;
     std::optional<DirectPath> opened{};
   };
 
+  static void let_go(const DirectPath& path);
   void follow_changes();
   [[nodiscard]] Way* way(std::uint16_t channel);
   /// Waits for the peers whose words `concerns`.

@@ -30,13 +30,13 @@ class Paths : public ::testing::Test {
                         .end = 0,
                         .own = at_owner_,
                         .peer = at_peer_,
-                        .there = [](Time) { return true; }});
+                        .there = [] { return true; }});
     peer_.open(kThere, {.board = owner_.board(),
                         .words = std::make_unique<ReachWords>(std::move(given)),
                         .end = 1,
                         .own = at_peer_,
                         .peer = at_owner_,
-                        .there = [this](Time) { return there_; }});
+                        .there = [this] { return there_; }});
     owner_.admit({.qp_number = 0x222,
                   .destination_qp = 0x111,
                   .channel = kHere,
@@ -70,62 +70,65 @@ class Paths : public ::testing::Test {
 };
 
 TEST_F(Paths, LeadToThePeersMemory) {
-  const Bytes bytes = peer_.reach(target_, now_);
+  const Bytes bytes = peer_.reach(target_);
   EXPECT_EQ(bytes.data(), memory_.data() + 16);
   EXPECT_EQ(bytes.size(), 32U);
-  peer_.leave(kThere);
+  static_cast<void>(peer_.leave(kThere, now_));
   Target elsewhere = target_;
   elsewhere.channel = 7;
-  EXPECT_TRUE(peer_.reach(elsewhere, now_).empty());
+  EXPECT_TRUE(peer_.reach(elsewhere).empty());
 }
 
 TEST_F(Paths, AreClosedWhereThePeerIsGone) {
-  there_ = false;
-  EXPECT_TRUE(peer_.reach(target_, now_).empty());
-  there_ = true;
-  EXPECT_FALSE(peer_.reach(target_, now_).empty());
-  peer_.leave(kThere);
+  ASSERT_FALSE(peer_.reach(target_).empty());
+  EXPECT_TRUE(peer_.leave(kThere, now_));
   there_ = false;  // which is not asked each time
-  EXPECT_FALSE(peer_.reach(target_, now_).empty());
-  peer_.leave(kThere);
-  EXPECT_TRUE(peer_.reach(target_, now_ + DirectPaths::kLooks).empty());
-  peer_.close(kThere);
+  ASSERT_FALSE(peer_.reach(target_).empty());
+  EXPECT_TRUE(peer_.leave(kThere, now_));
+  ASSERT_FALSE(peer_.reach(target_).empty());
+  EXPECT_FALSE(peer_.leave(kThere, now_ + DirectPaths::kLooks));
+  EXPECT_TRUE(peer_.reach(target_).empty());
   there_ = true;
-  EXPECT_TRUE(peer_.reach(target_, now_ + DirectPaths::kLooks).empty());
+  EXPECT_TRUE(peer_.reach(target_).empty());
+}
+
+TEST_F(Paths, ThatWereClosedLeadNowhere) {
+  peer_.close(kThere);
+  EXPECT_TRUE(peer_.reach(target_).empty());
 }
 
 TEST_F(Paths, LeadNowhereWhileAPortIsDown) {
   peer_.set_up(false);
-  EXPECT_TRUE(peer_.reach(target_, now_).empty());
+  EXPECT_TRUE(peer_.reach(target_).empty());
   peer_.set_up(true);
   owner_.set_up(false);
-  EXPECT_TRUE(peer_.reach(target_, now_).empty());
+  EXPECT_TRUE(peer_.reach(target_).empty());
   owner_.set_up(true);
-  EXPECT_FALSE(peer_.reach(target_, now_).empty());
-  peer_.leave(kThere);
+  EXPECT_FALSE(peer_.reach(target_).empty());
+  static_cast<void>(peer_.leave(kThere, now_));
 }
 
 TEST_F(Paths, WhatIsTakenAwayWaitsForWhoUsesIt) {
   std::atomic<bool> inside{true};
-  ASSERT_FALSE(peer_.reach(target_, now_).empty());
+  ASSERT_FALSE(peer_.reach(target_).empty());
   std::thread leaves([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     inside = false;
-    peer_.leave(kThere);
+    static_cast<void>(peer_.leave(kThere, now_));
   });
   owner_.withdraw(kKey);
   EXPECT_FALSE(inside);
   leaves.join();
   EXPECT_TRUE(replaced_.empty());
-  EXPECT_TRUE(peer_.reach(target_, now_).empty());
+  EXPECT_TRUE(peer_.reach(target_).empty());
 }
 
 TEST_F(Paths, WhoStaysInsideIsLeftBehind) {
-  ASSERT_FALSE(peer_.reach(target_, now_).empty());
+  ASSERT_FALSE(peer_.reach(target_).empty());
   owner_.withdraw(kKey);  // the peer is stopped
   ASSERT_EQ(replaced_.size(), 1U);
   EXPECT_EQ(replaced_.front().data(), memory_.data());
-  peer_.leave(kThere);
+  static_cast<void>(peer_.leave(kThere, now_));
   // It goes on, and is to use packets.
   owner_.publish({.key = kKey + 256,
                   .pd = 7,
@@ -136,11 +139,11 @@ TEST_F(Paths, WhoStaysInsideIsLeftBehind) {
                              .writable = true}});
   Target next = target_;
   next.key = kKey + 256;
-  EXPECT_TRUE(peer_.reach(next, now_).empty());
+  EXPECT_TRUE(peer_.reach(next).empty());
 }
 
 TEST_F(Paths, AQueuePairIsSettledWhenNobodyUsesIt) {
-  ASSERT_FALSE(peer_.reach(target_, now_).empty());
+  ASSERT_FALSE(peer_.reach(target_).empty());
   owner_.settle(0x223);  // another one
   EXPECT_TRUE(replaced_.empty());
   owner_.admit({.qp_number = 0x222});

@@ -196,6 +196,12 @@ Result<void> Nic::post_receive(SharedReceiveQueue* srq, const engine::ReceiveReq
   return srq->post(request);
 }
 
+bool Nic::do_at_once(QueuePair* qp, const SendPosting& posting) {
+  const engine::SendWqe* const wqe = posting.single();
+  return wqe != nullptr && qp->transport != nullptr &&
+         impl_->shard_of(*qp).do_at_once(*qp, *wqe, impl_->host);
+}
+
 void Nic::ring(QueuePair* qp) {
   Shard& shard = impl_->shard_of(*qp);
   const bool sends = qp->take_send_posted();

@@ -196,6 +196,9 @@ class Nic {
   /// One request, copied in with its pieces.
   [[nodiscard]] Result<void> post_send(QueuePair* qp, const engine::SendRequest& request);
   [[nodiscard]] Result<void> post_receive(QueuePair* qp, const engine::ReceiveRequest& request);
+  /// Does what a posting has, if that is one request which can be done on the spot: in the place of
+  /// its publish(). False: it was not done.
+  [[nodiscard]] bool do_at_once(QueuePair* qp, const SendPosting& posting);
   void ring(QueuePair* qp);
   /// Needs no ring(): it waits there for a packet.
   [[nodiscard]] Result<void> post_receive(SharedReceiveQueue* srq,

@@ -218,7 +218,7 @@ Result<std::uint16_t> SameHost::open(const SlotPair& pair, pid_t peer, Half half
   if (const auto paths = found->second.paths.lock(); paths != nullptr && half.direct) {
     half.direct->own = pair.own;
     half.direct->peer = pair.peer;
-    half.direct->there = [bell](Time) { return !has_hung_up(bell->get()); };
+    half.direct->there = [bell] { return !has_hung_up(bell->get()); };
     paths->open(number, std::move(*half.direct));
   }
   met_[pair] = {.bell = bell, .number = number};

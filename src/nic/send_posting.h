@@ -43,6 +43,8 @@ class SendPosting {
   /// The request is whole. invalid_argument for what the queue pair's type does not know; else as
   /// engine::SendQueue::post.
   [[nodiscard]] Result<void> end();
+  /// All there is, if that is one request: see Nic::do_at_once().
+  [[nodiscard]] const engine::SendWqe* single() const { return posting_.single(); }
   /// All that was ended is posted; ring() tells the shard. invalid_argument when it cannot be sent
   /// any more, and then nothing is.
   [[nodiscard]] Result<void> publish();

@@ -109,6 +109,19 @@ void Shard::ring(QueuePair& qp, Time now, Acks acks) {
   if (wake) wake_();
 }
 
+bool Shard::do_at_once(QueuePair& qp, const engine::SendWqe& wqe, Host& clock) {
+  if (direct_ == nullptr || !gate_.try_enter()) return false;
+  const bool copied = engine_.copy_at_once(*qp.transport, wqe);
+  const Time now = clock.now();
+  const bool done = copied && engine_.end_at_once(*qp.transport, wqe, now);
+  if (engine_.unfinished() || overruns_.load(std::memory_order_relaxed)) {
+    dirty_ = true;
+    turn(now, Acks::kSend, Receive::kNo);
+  }
+  if (leave(now, Acks::kSend)) wake_();
+  return done;
+}
+
 bool Shard::wants_receives(const QueuePair& qp) const {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return qp.transport != nullptr && engine_.state(*qp.transport) == QpState::kErr;

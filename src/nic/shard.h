@@ -57,6 +57,9 @@ class Shard {
   void poll(Time now, engine::Acks acks);
   /// Rings the queue pair's bell and serves it when nobody else does: sends, does not receive.
   void ring(QueuePair& qp, Time now, engine::Acks acks);
+  /// Copies a WRITE or READ that was not posted, and completes it, if nobody is inside and
+  /// engine::Engine::copy_at_once() can. `clock` is asked behind the copy.
+  [[nodiscard]] bool do_at_once(QueuePair& qp, const engine::SendWqe& wqe, Host& clock);
   /// After a post to the receive queue: whether the engine has to look at it now, which is to flush
   /// it. Else it waits there for a packet.
   [[nodiscard]] bool wants_receives(const QueuePair& qp) const;

@@ -87,7 +87,7 @@ void SameHost::open_memory(const wire::Address& own, const wire::Address& peer,
   here.paths->open(channel, {.board = there.paths->board(),
                              .own = own,
                              .peer = peer,
-                             .there = [this, path](Time now) { return !network_.is_cut(path, now); }});
+                             .there = [this, path] { return !network_.is_cut(path, scheduler_.now()); }});
 }
 
 std::uint16_t SameHost::meet(const wire::Address& own, const wire::Address& peer) {

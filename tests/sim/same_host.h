@@ -11,6 +11,7 @@
 #include "link/shm.h"
 #include "nic/direct_paths.h"
 #include "sim/network.h"
+#include "sim/scheduler.h"
 #include "sim/trace.h"
 #include "wire/address.h"
 
@@ -22,9 +23,9 @@ namespace verbena::sim {
 class SameHost {
  public:
   /// `arrived` is called for the address at which something waits.
-  SameHost(const Network& network, Trace& trace,
+  SameHost(const Network& network, const Scheduler& scheduler, Trace& trace,
            std::function<void(const wire::Address& at)> arrived)
-      : network_(network), trace_(trace), arrived_(std::move(arrived)) {}
+      : network_(network), scheduler_(scheduler), trace_(trace), arrived_(std::move(arrived)) {}
 
   /// Puts the rings of the NIC at an address beside its way into the network, until that is
   /// destroyed.
@@ -54,6 +55,7 @@ class SameHost {
   void open_memory(const wire::Address& own, const wire::Address& peer, std::uint16_t channel);
 
   const Network& network_;
+  const Scheduler& scheduler_;
   Trace& trace_;
   std::function<void(const wire::Address&)> arrived_;
   std::map<wire::Address, Place> places_;

@@ -91,7 +91,7 @@ World::World(const Plan& plan, std::FILE* trace_to)
           scheduler_, [this](const std::string& why) { scheduler_.note_failure(why); },
           [this](const wire::Address& at, const wire::Packet& packet,
                  const wire::Segment& segment) { arrived(at, packet, segment); }),
-      rings_(network_, trace_, [this](const wire::Address& at) { host_.arrived(at); }),
+      rings_(network_, scheduler_, trace_, [this](const wire::Address& at) { host_.arrived(at); }),
       host_(
           scheduler_, network_, plan.nap, plan.seed ^ 0x4057,
           [this](Scheduler::Group group, std::unique_ptr<link::Link> port) {
