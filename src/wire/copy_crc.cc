@@ -285,21 +285,19 @@ std::span<const CopyCrc> copy_crc_ways() {
 
 namespace {
 
-/// Found by the first who asks: a constructor of the program's may be earlier than ours.
-const CopyCrc& best_way() {
-  static const CopyCrc& best = *std::ranges::find_if(copy_crc_ways(), &CopyCrc::usable);
-  return best;
-}
+const CopyCrc& best_way() { return *std::ranges::find_if(copy_crc_ways(), &CopyCrc::usable); }
 
 }  // namespace
 
 std::uint32_t crc32(std::uint32_t state, ConstBytes bytes) {
-  return bytes.empty() ? state : best_way().crc(state, bytes.data(), bytes.size());
+  static const auto best = best_way().crc;
+  return bytes.empty() ? state : best(state, bytes.data(), bytes.size());
 }
 
 std::uint32_t copy_crc32(std::uint32_t state, ConstBytes head, std::byte* to, const std::byte* from,
                          std::size_t size) {
-  return best_way().copy(state, head, to, from, size);
+  static const auto best = best_way().copy;
+  return best(state, head, to, from, size);
 }
 
 }  // namespace verbena::wire
