@@ -26,7 +26,8 @@ namespace {
 class QpList {
  public:
   /// `capacity` is a power of two.
-  QpList(std::size_t capacity, bool QueuePair::Hooks::* flag) : slots_(capacity), flag_(flag) {}
+  QpList(std::size_t capacity, bool QueuePair::Hooks::* flag)
+      : slots_(capacity), mask_(capacity - 1), flag_(flag) {}
 
   [[nodiscard]] bool empty() const { return size_ == 0; }
   [[nodiscard]] std::size_t size() const { return size_; }
@@ -34,12 +35,12 @@ class QpList {
   void push(QueuePair& qp) {
     if (qp.hooks.*flag_) return;
     qp.hooks.*flag_ = true;
-    slots_[(head_ + size_++) & (slots_.size() - 1)] = &qp;
+    slots_[(head_ + size_++) & mask_] = &qp;
   }
 
   [[nodiscard]] QueuePair& pop() {
     QueuePair& qp = *slots_[head_];
-    head_ = (head_ + 1) & (slots_.size() - 1);
+    head_ = (head_ + 1) & mask_;
     --size_;
     qp.hooks.*flag_ = false;
     return qp;
@@ -55,6 +56,7 @@ class QpList {
 
  private:
   std::vector<QueuePair*> slots_;
+  std::size_t mask_;
   bool QueuePair::Hooks::* flag_;
   std::size_t head_ = 0;
   std::size_t size_ = 0;
@@ -72,6 +74,11 @@ bool is_like(const wire::Segment& first, const wire::Segment& next) {
   return next.datagram.size() == first.datagram.size() &&
          std::memcmp(next.datagram.data(), first.datagram.data(), wire::kKindSize) == 0 &&
          next.path == first.path;
+}
+
+void tell(Handled& handled, Use use) {
+  handled.taken += use != Use::kNone ? 1 : 0;
+  handled.useful += use == Use::kUseful ? 1 : 0;
 }
 
 /// How many segments are a row: alike, with PSNs that count up, and nothing behind the BTH. One
@@ -110,12 +117,16 @@ struct Engine::Impl {
     return qp != nullptr && qp->config().number == number ? qp : nullptr;
   }
 
+  /// Makes sure that a queue pair is looked at when it has to be.
+  void watch(QueuePair& qp) {
+    if (const Time deadline = qp.deadline(); deadline != kNever) timers.update(qp, deadline);
+  }
   /// After anything happened to a queue pair: it may have to send, to wait or to report. One that
   /// is ready gets its timer when its turn comes.
   void touched(QueuePair& qp) {
     if (qp.only_acknowledges()) {
       held.push(qp);
-      if (const auto deadline = qp.deadline()) timers.update(qp, *deadline);
+      watch(qp);
     } else {
       ready.push(qp);
     }
@@ -147,6 +158,8 @@ struct Engine::Impl {
                           Time now);
   [[nodiscard]] Use handle_verified(const std::expected<wire::Packet, wire::ParseError>& packet,
                                     QueuePair* qp, const wire::Segment& segment, Time now);
+  [[nodiscard]] Use handle_alike(const wire::Packet& packet, QueuePair& qp,
+                                 const wire::Segment& segment, Time now);
   [[nodiscard]] Use replicate(const wire::Packet& packet, const wire::Segment& segment, Time now);
   [[nodiscard]] bool returned(const QueuePair& qp, const wire::Packet& packet,
                               const wire::Segment& segment) const;
@@ -266,10 +279,10 @@ Handled Engine::handle_batch(std::span<const wire::Segment> segments, wire::Icrc
 /// its own, are not looked at anew.
 void Engine::Impl::handle(std::span<const wire::Segment>& left, wire::IcrcVerifier& verifier,
                           Time now, Handled& handled) {
-  const wire::Segment* segment = &left.front();
-  auto packet = wire::parse(segment->datagram);
+  const wire::Segment& segment = left.front();
+  auto packet = wire::parse(segment.datagram);
   QueuePair* const qp = packet ? find(packet->bth.destination_qp) : nullptr;
-  if (qp != nullptr) {
+  if (qp != nullptr && packet->info().place == wire::Place::kMiddle) {
     const Row row = place(*packet, *qp, left, verifier, now);
     handled.taken += row.placed;
     handled.useful += row.placed;
@@ -277,29 +290,34 @@ void Engine::Impl::handle(std::span<const wire::Segment>& left, wire::IcrcVerifi
     left = left.subspan(row.placed + (row.wrong ? 1 : 0));
     if (row.placed != 0 || row.wrong) return;
   }
-  for (;;) {
+  left = left.subspan(1);
+  Use use = Use::kNone;
+  if (verifier.holds(segment)) {
+    use = handle_verified(packet, qp, segment, now);
+    tell(handled, use);
+  } else {
+    ++handled.bad;
+  }
+  if (qp == nullptr || packet->info().place != wire::Place::kOnly) return;
+  while (!left.empty() && is_like(segment, left.front())) {
+    const wire::Segment& next = left.front();
     left = left.subspan(1);
-    if (verifier.holds(*segment)) {
-      const Use use = handle_verified(packet, qp, *segment, now);
-      handled.taken += use != Use::kNone ? 1 : 0;
-      handled.useful += use == Use::kUseful ? 1 : 0;
-    } else {
+    if (!verifier.holds(next)) {
       ++handled.bad;
+      continue;
     }
-    const bool goes_on = qp != nullptr && packet->info().place == wire::Place::kOnly &&
-                         !left.empty() && is_like(*segment, left.front());
-    if (!goes_on) return;
-    segment = &left.front();
-    wire::parse_same_kind(segment->datagram, *packet);
+    wire::parse_same_kind(next.datagram, *packet);
+    const bool alike = use != Use::kNone && packet->info().transport != wire::Transport::kCnp;
+    use = alike ? handle_alike(*packet, *qp, next, now) : handle_verified(packet, qp, next, now);
+    tell(handled, use);
   }
 }
 
-/// Places payloads while they are verified, unless the first has no place yet, or its memory went
-/// away.
+/// Places the payloads of packets in the middle of a message while they are verified, unless the
+/// first has no place yet, or its memory went away.
 Engine::Impl::Row Engine::Impl::place(const wire::Packet& packet, QueuePair& qp,
                                       std::span<const wire::Segment> segments,
                                       wire::IcrcVerifier& verifier, Time now) {
-  if (packet.info().place != wire::Place::kMiddle) return {};
   const Bytes to = qp.place_of(packet, segments.front(), row_length(segments));
   if (to.empty()) return {};
   const std::size_t size = packet.payload.size();
@@ -320,6 +338,15 @@ Engine::Impl::Row Engine::Impl::place(const wire::Packet& packet, QueuePair& qp,
     note(qp);
   }
   return row;
+}
+
+/// One like a packet that the queue pair took.
+Use Engine::Impl::handle_alike(const wire::Packet& packet, QueuePair& qp,
+                               const wire::Segment& segment, Time now) {
+  ++core.counters.packets_received;
+  const Use use = qp.handle_alike(packet, segment, now);
+  if (use != Use::kNone) note(qp);
+  return use;
 }
 
 Use Engine::Impl::handle_verified(const std::expected<wire::Packet, wire::ParseError>& packet,
@@ -376,14 +403,13 @@ void Engine::handle_timeout(Time now) {
   for (std::size_t left = timers.size(); left > 0 && !timers.empty() && timers.earliest() <= now;
        --left) {
     QueuePair& qp = timers.first();
-    const auto due = qp.deadline();
-    if (due && *due <= now) {
+    if (qp.deadline() <= now) {
       qp.handle_timeout(now);
       impl_->ready.push(qp);
       if (qp.eventful()) impl_->eventful.push(qp);
     }
-    if (const auto next = qp.deadline(); next && *next > now) {
-      timers.postpone_first(*next);
+    if (const Time next = qp.deadline(); next > now && next != kNever) {
+      timers.postpone_first(next);
     } else {
       timers.remove(qp);
     }
@@ -395,6 +421,10 @@ void Engine::handle_timeout(Time now) {
 
 std::size_t Engine::poll_transmit(Time now, std::span<wire::Train> trains, Acks acks) {
   Impl& impl = *impl_;
+  if (!may_transmit(acks)) {
+    impl.holds = acks == Acks::kHold;
+    return 0;
+  }
   while (!impl.unconfirmed.empty()) {
     QueuePair& qp = impl.unconfirmed.pop();
     qp.confirm();
@@ -402,7 +432,7 @@ std::size_t Engine::poll_transmit(Time now, std::span<wire::Train> trains, Acks 
   }
   TrainBatch batch(trains.first(std::min(trains.size(), kBatchTrains)), impl.gather,
                    std::max(impl.core.config.max_pieces, 1u));
-  impl.linger.fill(batch, impl.core.counters);
+  if (impl.linger.pending()) impl.linger.fill(batch, impl.core.counters);
   if (acks == Acks::kSend) {
     while (!impl.held.empty()) {
       QueuePair& qp = impl.held.pop();
@@ -424,7 +454,7 @@ void Engine::Impl::fill(TrainBatch& batch, QueuePair& qp, Time now, bool hold) {
   for (const wire::Train& train : batch.since(before)) packets += train.count;
   qp.count(&Counters::packets_sent, packets);
   if (!qp.reliable() && batch.size() != before) unconfirmed.push(qp);
-  if (const auto deadline = qp.deadline()) timers.update(qp, *deadline);
+  watch(qp);
   if (qp.eventful()) eventful.push(qp);
   if (result == Fill::kMore) {
     ready.push(qp);
@@ -432,6 +462,12 @@ void Engine::Impl::fill(TrainBatch& batch, QueuePair& qp, Time now, bool hold) {
     blocked.push(qp);
   }
   if (qp.holds_acknowledgement() && result != Fill::kMore) held.push(qp);
+}
+
+bool Engine::may_transmit(Acks acks) const {
+  const Impl& impl = *impl_;
+  return !impl.ready.empty() || !impl.unconfirmed.empty() || impl.linger.pending() ||
+         (acks == Acks::kSend && !impl.held.empty());
 }
 
 bool Engine::acks_held() const { return !impl_->held.empty(); }

@@ -126,7 +126,8 @@ enum class Acks : std::uint8_t { kHold, kSend };
 /// reaches nothing but what is handed to it, starts no thread, takes no lock and reads no clock;
 /// the holder of the shard calls it.
 ///
-/// Order of calls: any handle_… or change, then poll_transmit until it returns 0, poll_event until
+/// Order of calls: any handle_… or change, then poll_transmit until it returns 0 (or may_transmit
+/// says that it would), poll_event until
 /// it is empty, and poll_timeout for when to call handle_timeout.
 class Engine {
  public:
@@ -189,6 +190,8 @@ class Engine {
   /// call into the engine. With Acks::kHold, pure acknowledgements stay behind (acks_held() tells)
   /// unless they can go with other trains.
   [[nodiscard]] std::size_t poll_transmit(Time now, std::span<wire::Train> trains, Acks acks);
+  /// Behind a poll_transmit(): whether another one may bring something. If not, none is needed.
+  [[nodiscard]] bool may_transmit(Acks acks) const;
   [[nodiscard]] bool acks_held() const;
   /// A poll_transmit() that returned 0 ended its turn in the middle of something: the next one goes
   /// on with it.

@@ -49,11 +49,11 @@ void fill_headers(wire::Train& train, const QueuePair& qp, const SendWqe& wqe,
   }
   train.ack_request_last = qp.reliable();
   train.solicited_last = at_end && request.solicited;
-  train.head.xrceth.srq_number = request.remote_srq;
+  train.head.xrceth = {.srq_number = request.remote_srq};
   train.head.reth = {
       .address = request.remote_address, .rkey = request.rkey, .dma_length = wqe.length};
-  train.head.immediate.value = request.immediate;
-  train.head.ieth.rkey = request.invalidate_rkey;
+  train.head.immediate = {.value = request.immediate};
+  train.head.ieth = {.rkey = request.invalidate_rkey};
 }
 
 /// The bytes [offset, offset + size) of a request's data.

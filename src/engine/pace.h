@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 
 #include "engine/rate_controller.h"
 
@@ -25,10 +24,8 @@ class PacketClock {
   void sent(std::uint64_t rate, std::uint64_t bytes);
 
   void reset() { *this = {}; }
-  /// When somebody waits.
-  [[nodiscard]] std::optional<Time> deadline() const {
-    return waiting_ ? std::optional(next_) : std::nullopt;
-  }
+  /// kNever while nobody waits.
+  [[nodiscard]] Time deadline() const { return waiting_ ? next_ : kNever; }
   void handle_timeout(Time now) { waiting_ = waiting_ && next_ > now; }
 
  private:
@@ -73,7 +70,9 @@ class Pace {
     if (controller_.limited()) note_congested(payload, packets, now);
   }
 
-  [[nodiscard]] std::optional<Time> deadline() const;
+  [[nodiscard]] Time deadline() const {
+    return std::min(congested_.deadline(), limited_.deadline());
+  }
   void handle_timeout(Time now) {
     congested_.handle_timeout(now);
     limited_.handle_timeout(now);

@@ -48,6 +48,7 @@ Result<void> in_range(std::string_view name, std::uint32_t value, std::uint32_t 
 QueuePair::QueuePair(Core& core, const QpConfig& config)
     : core_(core),
       config_(config),
+      reliable_(is_reliable(config.type)),
       pace_(core.config.congestion),
       requester_(core, *this),
       sender_(core, *this),
@@ -287,7 +288,19 @@ void QueuePair::handle_placed(const wire::Packet& packet, const wire::Segment& s
 
 Use QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment, Time now) {
   ++counters_.packets_received;  // the engine has counted it already
-  if (!admissible(packet, segment)) return Use::kNone;
+  return admissible(packet, segment) ? handle_admitted(packet, segment, now) : Use::kNone;
+}
+
+Use QueuePair::handle_alike(const wire::Packet& packet, const wire::Segment& segment, Time now) {
+  ++counters_.packets_received;  // the engine has counted it already
+  // All else that can be wrong with it was looked at in the one before.
+  if (receives_in(state())) return handle_admitted(packet, segment, now);
+  count(&Counters::wrong_state);
+  return Use::kNone;
+}
+
+/// A packet that is for this queue pair and may come in its state.
+Use QueuePair::handle_admitted(const wire::Packet& packet, const wire::Segment& segment, Time now) {
   useless_ = false;
   if (!connected()) {
     datagrams_.handle(packet, segment);
@@ -341,6 +354,7 @@ void QueuePair::send_cnp(TrainBatch& batch) {
   train.head.bth.migration = false;
   train.head.bth.becn = true;
   train.head.bth.destination_qp = attributes_.destination_qp;
+  train.head.cnp = {};
   count(&Counters::cnps_sent);
 }
 
@@ -376,13 +390,6 @@ Fill QueuePair::fill(TrainBatch& batch, Time now, bool hold) {
 
 bool QueuePair::answer(TrainBatch& batch, Time now) {
   return responder_.has_answers() && responder_.fill(batch, now) == Fill::kMore;
-}
-
-std::optional<Time> QueuePair::deadline() const {
-  const auto paced = pace_.deadline();
-  if (!reliable()) return paced;
-  const auto answered = requester_.deadline();
-  return paced && answered ? std::min(*paced, *answered) : paced ? paced : answered;
 }
 
 void QueuePair::note_drained() {

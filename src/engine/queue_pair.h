@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -36,10 +37,14 @@ class QueuePair {
   [[nodiscard]] QpState state() const { return state_.load(std::memory_order_acquire); }
   [[nodiscard]] bool connected() const { return config_.type != QpType::kUd; }
   /// What it sends is acknowledged and repeated.
-  [[nodiscard]] bool reliable() const { return is_reliable(config_.type); }
+  [[nodiscard]] bool reliable() const { return reliable_; }
 
   [[nodiscard]] Result<void> modify(const QpAttributes& attributes, std::uint32_t mask);
   [[nodiscard]] Use handle(const wire::Packet& packet, const wire::Segment& segment, Time now);
+  /// The same for one that is like the packet before, which was for this queue pair: of one kind
+  /// (wire::kKindSize) and from the same place.
+  [[nodiscard]] Use handle_alike(const wire::Packet& packet, const wire::Segment& segment,
+                                 Time now);
   /// Where a packet's payload goes, when that is fixed without the packet: it is the expected one
   /// in the middle of a message, and its memory is one piece. Nothing else of it was verified, so
   /// nothing changes. Empty otherwise. There may be room behind it for the payloads of packets of
@@ -80,7 +85,10 @@ class QueuePair {
   }
   /// The acknowledgement was held back until now.
   void note_held() { held_ = true; }
-  [[nodiscard]] std::optional<Time> deadline() const;
+  /// When handle_timeout() has something to do; kNever when nothing is waited for.
+  [[nodiscard]] Time deadline() const {
+    return reliable() ? std::min(pace_.deadline(), requester_.deadline()) : pace_.deadline();
+  }
 
   // For the halves.
 
@@ -139,6 +147,8 @@ class QueuePair {
   void copy(const QpAttributes& attributes, std::uint32_t mask);
   void enter(QpState from, QpState to);
   void reset();
+  [[nodiscard]] Use handle_admitted(const wire::Packet& packet, const wire::Segment& segment,
+                                    Time now);
   [[nodiscard]] bool admissible(const wire::Packet& packet, const wire::Segment& segment);
   [[nodiscard]] bool from_peer(const wire::Packet& packet, const wire::Segment& segment);
   [[nodiscard]] Counter Counters::* objection(const wire::Packet& packet,
@@ -159,6 +169,7 @@ class QueuePair {
 
   Core& core_;
   QpConfig config_;
+  bool reliable_;
   QpAttributes attributes_{};
   std::atomic<QpState> state_{
       QpState::kReset};  ///< of attributes_, for those who do not hold the shard

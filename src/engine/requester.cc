@@ -35,8 +35,8 @@ void Requester::reset() {
   recovering_ = false;
   silent_timeouts_ = 0;
   local_error_.reset();
-  ack_deadline_.reset();
-  rnr_until_.reset();
+  ack_deadline_ = kNever;
+  rnr_until_ = kNever;
 }
 
 void Requester::start() {
@@ -54,8 +54,8 @@ void Requester::start() {
 // --- Sending
 
 Fill Requester::fill(TrainBatch& batch, Time now) {
-  if (rnr_until_ && now < *rnr_until_) return Fill::kIdle;
-  rnr_until_.reset();
+  if (waits_for_receive() && now < rnr_until_) return Fill::kIdle;
+  rnr_until_ = kNever;
   SendQueue& queue = *qp_.config().send_queue;
   const std::size_t turn_end = batch.size() + kTurnPackets;
   std::uint32_t direct_budget = kDirectBytes;
@@ -188,12 +188,17 @@ std::uint32_t Requester::row_at_cursor(const SendWqe& wqe) {
   return row_of_requests(*qp_.config().send_queue, cursor_, qp_.mtu());
 }
 
+/// Over requests of one packet each, of which the first ones may have their PSNs already.
 void Requester::advance_row(std::uint32_t count, Time now) {
-  for (; count > 0; --count) {
-    SendWqe& wqe = qp_.config().send_queue->at(cursor_);
-    if (cursor_ == assigned_) assign_psns(wqe);
-    advance_cursor(wqe, 1, now);
+  const std::uint32_t end = cursor_ + count;
+  for (; static_cast<std::int32_t>(end - assigned_) > 0; ++assigned_) {
+    SendWqe& wqe = qp_.config().send_queue->at(assigned_);
+    wqe.first_psn = next_psn_;
+    wqe.psn_count = 1;
+    next_psn_ = psn_add(next_psn_, 1);
   }
+  note_sent(count, now);
+  cursor_ = end;
 }
 
 /// What READ requests, atomics and FLUSHes have in common.
@@ -204,7 +209,7 @@ wire::Train& Requester::begin_request(TrainBatch& batch, const SendWqe& wqe,
   train.head.bth.opcode = opcode_of(qp_.config().type, rc_opcode);
   train.head.bth.destination_qp = qp_.attributes().destination_qp;
   train.head.bth.psn = cursor_psn_;
-  train.head.xrceth.srq_number = wqe.request.remote_srq;
+  train.head.xrceth = {.srq_number = wqe.request.remote_srq};
   train.ack_request_last = true;
   train.solicited_last = wqe.request.solicited;
   return train;
@@ -278,13 +283,18 @@ Fill Requester::send_flush(TrainBatch& batch, SendWqe& wqe, Time now) {
 }
 
 void Requester::advance_cursor(const SendWqe& wqe, std::uint32_t packets, Time now) {
+  note_sent(packets, now);
+  if (cursor_psn_ == psn_add(wqe.first_psn, wqe.psn_count)) ++cursor_;
+}
+
+/// Packets, or those of an answer that was asked for, from the cursor's PSN on.
+void Requester::note_sent(std::uint32_t packets, Time now) {
   const std::int32_t repeated = psn_distance(high_psn_, cursor_psn_);
   if (repeated > 0)
     qp_.count(&Counters::retransmitted, std::min(static_cast<std::uint32_t>(repeated), packets));
   cursor_psn_ = psn_add(cursor_psn_, packets);
   if (psn_distance(cursor_psn_, high_psn_) > 0) high_psn_ = cursor_psn_;
-  if (cursor_psn_ == psn_add(wqe.first_psn, wqe.psn_count)) ++cursor_;
-  if (!ack_deadline_) arm(now);
+  if (ack_deadline_ == kNever) arm(now);
 }
 
 Fill Requester::local_error(Status status) {
@@ -297,7 +307,7 @@ Fill Requester::local_error(Status status) {
 /// Answers a sign of loss at unacked_psn_: once until there is progress, since many packets may
 /// report the same loss; the ACK time-out takes care of what is lost again.
 void Requester::recover() {
-  if (recovering_ || rnr_until_) return;
+  if (recovering_ || waits_for_receive()) return;
   if (!take_retry()) return fail_oldest(Status::kRetryExceeded);
   recovering_ = true;
   note_loss();
@@ -307,7 +317,7 @@ void Requester::recover() {
 /// Back to the oldest unacknowledged PSN. The ACK time-out starts again with the first packet that
 /// goes out.
 void Requester::rewind() {
-  ack_deadline_.reset();
+  ack_deadline_ = kNever;
   direct_bytes_ = 0;
   cursor_ = oldest_;
   cursor_psn_ = unacked_psn_;
@@ -323,9 +333,9 @@ void Requester::rewind() {
 }
 
 void Requester::handle_timeout(Time now) {
-  if (rnr_until_ && now >= *rnr_until_) rnr_until_.reset();
-  if (!ack_deadline_ || now < *ack_deadline_) return;
-  ack_deadline_.reset();
+  if (now >= rnr_until_) rnr_until_ = kNever;
+  if (now < ack_deadline_) return;
+  ack_deadline_ = kNever;
   if (!under_way()) return;
   qp_.count(&Counters::timeouts);
   suspect_path();
@@ -391,11 +401,6 @@ void Requester::arm(Time now) {
   ack_deadline_ = now + lengthened(actual, pauses_);
 }
 
-std::optional<Time> Requester::deadline() const {
-  if (rnr_until_ && ack_deadline_) return std::min(*rnr_until_, *ack_deadline_);
-  return rnr_until_ ? rnr_until_ : ack_deadline_;
-}
-
 void Requester::fail_oldest(Status status) {
   if (oldest_ != qp_.config().send_queue->tail()) {
     complete_oldest(mutant(Mutant::kFirstErrorFlushed) ? Status::kFlushError : status);
@@ -420,7 +425,7 @@ void Requester::complete_oldest(Status status) {
 void Requester::flush() {
   SendQueue& queue = *qp_.config().send_queue;
   rewind();
-  rnr_until_.reset();
+  rnr_until_ = kNever;
   const std::uint32_t end =
       queue.tail();  // what is posted meanwhile rings the doorbell and is flushed then
   while (oldest_ != end) complete_oldest(Status::kFlushError);

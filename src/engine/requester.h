@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -46,7 +47,8 @@ class Requester {
   /// See Engine.
   [[nodiscard]] bool copy_at_once(const SendWqe& wqe);
   [[nodiscard]] bool end_at_once(const SendWqe& wqe, Time now);
-  [[nodiscard]] std::optional<Time> deadline() const;
+  /// kNever when nothing is waited for.
+  [[nodiscard]] Time deadline() const { return std::min(rnr_until_, ack_deadline_); }
   /// Completes everything that is left with a flush error (ERR).
   void flush();
   /// Gives back its part of the windows.
@@ -63,6 +65,7 @@ class Requester {
     std::uint32_t count = 0;
   };
 
+  [[nodiscard]] bool waits_for_receive() const { return rnr_until_ != kNever; }
   [[nodiscard]] bool under_way() const { return high_psn_ != unacked_psn_; }
   [[nodiscard]] bool can_start(const SendWqe& wqe) const;
   [[nodiscard]] std::uint32_t packet_cost(const SendWqe& wqe) const;
@@ -85,6 +88,7 @@ class Requester {
   [[nodiscard]] Fill send_atomic(TrainBatch& batch, SendWqe& wqe, Time now);
   void assign_psns(SendWqe& wqe);
   void advance_cursor(const SendWqe& wqe, std::uint32_t packets, Time now);
+  void note_sent(std::uint32_t packets, Time now);
   [[nodiscard]] Fill local_error(Status status);
 
   void handle_acknowledge(const wire::Packet& packet, Time now);
@@ -137,8 +141,8 @@ class Requester {
   bool recovering_ =
       false;  ///< the loss at unacked_psn_ was answered; further signs of it are ignored
   std::optional<Status> local_error_;
-  std::optional<Time> ack_deadline_;
-  std::optional<Time> rnr_until_;
+  Time ack_deadline_ = kNever;
+  Time rnr_until_ = kNever;  ///< another time: nothing is sent before
 };
 
 }  // namespace verbena::engine

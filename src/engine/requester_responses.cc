@@ -87,7 +87,7 @@ void Requester::handle_nak(const wire::Packet& packet, Time now) {
 void Requester::handle_rnr_nak(const wire::Packet& packet, Time now) {
   qp_.count(&Counters::rnr_naks_received);
   if (!acknowledge_before(packet.bth.psn, now)) return recover();
-  if (rnr_until_) return;  // a repetition of the one that we wait for already
+  if (waits_for_receive()) return;  // a repetition of the one that we wait for already
   if (mutant(Mutant::kRnrConsumesRetry)) {
     if (retries_left_ == 0) return fail_oldest(Status::kRetryExceeded);
     --retries_left_;
@@ -231,7 +231,8 @@ void Requester::pass(SendWqe& wqe, std::uint32_t end_psn) {
     local_error_.reset();
   }
   if (complete) complete_oldest(Status::kSuccess);
-  retire_local();
+  if (oldest_ != assigned_ && is_local(qp_.config().send_queue->at(oldest_).request.opcode))
+    retire_local();
 }
 
 /// The oldest request's own response has come, up to `end_psn`.
@@ -246,8 +247,8 @@ void Requester::note_progress(Time now) {
   silent_timeouts_ = 0;
   pauses_ = rnr_pauses_ = 0;
   recovering_ = false;
-  ack_deadline_.reset();
-  if (under_way() && !rnr_until_) arm(now);
+  ack_deadline_ = kNever;
+  if (under_way() && !waits_for_receive()) arm(now);
 }
 
 }  // namespace verbena::engine

@@ -220,17 +220,21 @@ void Responder::execute_write(const wire::Packet& packet) {
   if (takes && !take_receive()) return;
   if (!right_length(packet))
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
-  if (begins(info.place) && !begin_write(packet)) return;
+  Bytes range;
+  if (begins(info.place) && !begin_write(packet, range)) return;
   const auto size = static_cast<std::uint32_t>(packet.payload.size());
   if (ends(info.place) ? size != write_left_ : size >= write_left_) {
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   }
   if (size != 0) {
-    const auto bytes = core_.memory.lookup_remote(write_rkey_, write_address_, size, kRemoteWrite,
-                                                  user(target_.pd));
-    if (!bytes) return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
-    // The program took the memory away, but the region still names it: as with a key that does not.
-    if (!place(bytes->data(), packet.payload))
+    if (info.place != wire::Place::kOnly) {
+      range = core_.memory
+                  .lookup_remote(write_rkey_, write_address_, size, kRemoteWrite, user(target_.pd))
+                  .value_or(Bytes());
+    }
+    // The program may have taken the memory away though the region still names it: as with a key
+    // that does not.
+    if (range.empty() || !place(range.data(), packet.payload))
       return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
   }
   write_address_ += size;
@@ -245,7 +249,8 @@ void Responder::execute_write(const wire::Packet& packet) {
   finish_packets(packet, 1);
 }
 
-bool Responder::begin_write(const wire::Packet& packet) {
+/// Sets `range` to the memory of the whole WRITE.
+bool Responder::begin_write(const wire::Packet& packet, Bytes& range) {
   const wire::Reth& reth = packet.reth;
   write_address_ = reth.address;
   write_rkey_ = reth.rkey;
@@ -256,11 +261,14 @@ bool Responder::begin_write(const wire::Packet& packet) {
   }
   // The whole range is checked before the first byte is placed; a zero-length WRITE has no range
   // (C9-88).
-  if (has_range(reth) && !core_.memory.lookup_remote(reth.rkey, reth.address, reth.dma_length,
-                                                     kRemoteWrite, user(target_.pd))) {
+  if (!has_range(reth)) return true;
+  const auto found = core_.memory.lookup_remote(reth.rkey, reth.address, reth.dma_length,
+                                                kRemoteWrite, user(target_.pd));
+  if (!found) {
     refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
     return false;
   }
+  range = *found;
   return true;
 }
 

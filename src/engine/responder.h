@@ -95,7 +95,7 @@ class Responder {
   void execute_send(const wire::Packet& packet);
   [[nodiscard]] bool invalidate_for(const wire::Packet& packet);
   void execute_write(const wire::Packet& packet);
-  [[nodiscard]] bool begin_write(const wire::Packet& packet);
+  [[nodiscard]] bool begin_write(const wire::Packet& packet, Bytes& range);
   void execute_read(const wire::Packet& packet);
   void execute_atomic(const wire::Packet& packet);
   void execute_atomic_write(const wire::Packet& packet);

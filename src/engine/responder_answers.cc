@@ -95,7 +95,7 @@ void Responder::send_simple(TrainBatch& batch, const Answer& answer) {
   train.head.aeth =
       atomic ? wire::Aeth{.msn = answer.msn}
              : wire::Aeth{.kind = answer.aeth_kind, .value = answer.aeth_value, .msn = answer.msn};
-  train.head.atomic_ack_eth.original = answer.original;
+  train.head.atomic_ack_eth = {.original = answer.original};
   if (answer.kind != Answer::Kind::kNak) {
     qp_.count(&Counters::acks_sent);
   } else if (answer.aeth_kind == wire::Aeth::Kind::kRnrNak) {
@@ -147,7 +147,7 @@ bool Responder::send_read(TrainBatch& batch, Answer& answer, Time now) {
   bth.psn = answer.psn;
   train.middle_opcode = opcode_of(type, kRcReadResponseMiddle);
   train.last_opcode = opcode_of(type, ends_here ? kRcReadResponseLast : kRcReadResponseMiddle);
-  train.head.aeth.msn = answer.msn;
+  train.head.aeth = {.msn = answer.msn};
   train.count = count;
   train.segment_size = mtu;
   train.payload_size = size;

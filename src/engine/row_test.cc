@@ -42,6 +42,7 @@ class Rows : public EngineTest {
   void post_writes(std::uint32_t count, std::size_t step) {
     for (std::uint32_t i = 0; i < count; ++i) post(write_of(i, i * step), std::size_t{i} * kSize);
     a.engine.posted(*a.qp, now);
+    EXPECT_TRUE(a.engine.may_transmit(Acks::kHold));
   }
   /// The packets of each train that leaves.
   std::vector<std::uint32_t> counts() {
@@ -50,6 +51,7 @@ class Rows : public EngineTest {
     while (const std::size_t count = a.engine.poll_transmit(now, trains, Acks::kSend)) {
       for (const wire::Train& train : std::span(trains).first(count)) all.push_back(train.count);
     }
+    EXPECT_FALSE(a.engine.may_transmit(Acks::kSend));
     return all;
   }
   void expect_completions(std::uint32_t count) {
@@ -80,6 +82,27 @@ TEST_F(Rows, SendsOfOneLengthAreOneTrain) {
   expect_completions(10);
   EXPECT_TRUE(same(a, 0, b, 0, 10 * kSize));
   for (std::uint64_t i = 0; i < 10; ++i) EXPECT_EQ(b.received.take().id, i);
+}
+
+TEST_F(Rows, WhatFollowsAnErrorInABatchIsRefused) {
+  connect();
+  const std::array<std::uint32_t, 4> rooms{kSize, kSize - 1, kSize, kSize};
+  for (std::uint32_t i = 0; i < rooms.size(); ++i) {
+    ASSERT_TRUE(b.receive(i, {b.piece(std::size_t{i} * kSize, rooms[i])}, now));
+    post(send_of(i), 0);
+  }
+  a.engine.posted(*a.qp, now);
+  const auto packets = collect(a);
+  std::vector<wire::Segment> segments;
+  for (const Datagram& packet : packets)
+    segments.push_back({.datagram = packet.bytes, .path = packet.path});
+  const Handled handled = b.engine.handle_batch(segments, now);
+  EXPECT_EQ(handled.taken, 2u);
+  EXPECT_EQ(b.received.take().status, Status::kSuccess);
+  EXPECT_EQ(b.received.take().status, Status::kLocalLengthError);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(b.received.take().status, Status::kFlushError);
+  EXPECT_EQ(std::uint64_t{b.engine.counters(*b.qp).wrong_state}, 2u);
+  EXPECT_EQ(std::uint64_t{b.counters.packets_received}, 4u);
 }
 
 TEST_F(Rows, TheLongestHasSixtyFour) {

@@ -55,7 +55,7 @@ void SendQueue::clear() {
 SendRequest* SendQueue::Posting::begin() {
   if (next_ - queue_->head_.load(std::memory_order_acquire) >= queue_->capacity_) return nullptr;
   SendWqe& wqe = latest();
-  wqe = SendWqe{};
+  wqe.renew();
   filled_ = false;
   return &wqe.request;
 }

@@ -22,6 +22,15 @@ struct SendWqe {
   std::uint32_t first_psn = 0;
   std::uint32_t psn_count = 0;  ///< 0 until PSNs are assigned
   std::uint32_t read_part = 1;  ///< packets of a READ that one READ request on the wire asks for
+
+  /// As SendRequest::renew().
+  void renew() {
+    request.renew();
+    length = 0;
+    inline_bytes = {};
+    first_psn = psn_count = 0;
+    read_part = 1;
+  }
 };
 
 /// A bounded single-consumer queue of send work requests. Posters are serialised by their own lock
@@ -79,8 +88,8 @@ class SendQueue::Posting {
   explicit Posting(SendQueue& queue)
       : queue_(&queue), next_(queue.tail_.load(std::memory_order_relaxed)) {}
 
-  /// The next request, as new, to be filled in; null when the queue is full. Of one that was not
-  /// ended the place is taken.
+  /// The next request, as new (SendRequest::renew()), to be filled in; null when the queue is full.
+  /// Of one that was not ended the place is taken.
   [[nodiscard]] SendRequest* begin();
   /// Makes the latest request's gather list, to be filled in. `count` is at most max_pieces()
   /// (checked).

@@ -35,10 +35,10 @@ class TrainBatch {
     return trains_.subspan(first, used_ - first);
   }
 
-  /// The next train, cleared. Not to be called when full().
+  /// The next train, as new (wire::Train::renew()). Not to be called when full().
   [[nodiscard]] wire::Train& next() {
     wire::Train& train = trains_[used_++];
-    train = wire::Train{};
+    train.renew();
     return train;
   }
 
@@ -55,11 +55,14 @@ class TrainBatch {
       std::uint64_t length, std::uint32_t pd);
 
  private:
+  [[nodiscard]] bool is_present(ConstBytes bytes);
+
   std::span<wire::Train> trains_;
   std::span<ConstBytes> gather_;
   std::uint32_t max_pieces_;
   std::size_t used_ = 0;
   std::size_t gathered_ = 0;
+  std::uintptr_t seen_page_ = ~std::uintptr_t{0};  ///< that was present; at first none
 };
 
 /// Whether memory that a train is to carry is there: reads a byte of each page. The program may

@@ -75,10 +75,10 @@ Status UnacknowledgedSender::send_datagram(TrainBatch& batch, const SendWqe& wqe
   train.head.bth.opcode = immediate ? wire::Opcode::kUdSendOnlyImm : wire::Opcode::kUdSendOnly;
   train.head.bth.destination_qp = request.target.qp_number;
   train.head.bth.psn = next_psn_;
-  train.head.deth.qkey =
-      (request.target.qkey & kQkeyFromQp) != 0 ? qp_.attributes().qkey : request.target.qkey;
-  train.head.deth.source_qp = qp_.config().number;
-  train.head.immediate.value = request.immediate;
+  const bool own_key = (request.target.qkey & kQkeyFromQp) != 0;
+  train.head.deth = {.qkey = own_key ? qp_.attributes().qkey : request.target.qkey,
+                     .source_qp = qp_.config().number};
+  train.head.immediate = {.value = request.immediate};
   train.solicited_last = request.solicited;
   train.segment_size = core_.config.port_mtu;
   train.payload_size = wqe.length;

@@ -51,6 +51,13 @@ class IcrcCheck final : public wire::IcrcVerifier {
     std::uint16_t next = 0;
   };
   static constexpr std::size_t kSources = 64;
+  /// What was first in a batch, whose others mostly are of the same source and size.
+  struct Leader {
+    wire::Path path{};
+    std::size_t size = 0;  ///< 0: none
+    std::uint32_t start = 0;
+    Source* source = nullptr;
+  };
 
   [[nodiscard]] bool takes_all(const wire::Segment& segment) const;
   template <typename Finish>
@@ -58,11 +65,13 @@ class IcrcCheck final : public wire::IcrcVerifier {
   [[nodiscard]] bool explains(const wire::Segment& segment, std::uint32_t computed,
                               std::uint32_t icrc);
   [[nodiscard]] Source& source_of(const wire::Path& path);
+  [[nodiscard]] std::uint32_t start_of(const wire::Segment& segment);
 
   Mode mode_;
   Counters counters_{};
   wire::IcrcMemo memo_;
   std::array<Source, kSources> sources_{};
+  Leader leader_{};
 };
 
 }  // namespace verbena::link

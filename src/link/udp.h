@@ -115,6 +115,7 @@ class UdpLink final : public Link {
   wire::Path path_{};  ///< as it will stand on the wire
   std::size_t staged_ = 0;
   std::size_t segment_size_ = 0;
+  std::uint32_t start_ = 0;  ///< wire::icrc_start() of the path, identification 0 and that size
   std::uint32_t segments_ = 0;
   Resume resume_{};
 

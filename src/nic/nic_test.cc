@@ -366,6 +366,24 @@ TEST_F(PairTest, HeldAcknowledgementsLeaveLater) {
   host.settle();
 }
 
+TEST_F(PairTest, AHeldAcknowledgementLeavesBehindTheReply) {
+  std::vector<std::byte> opcodes;
+  network.lose = [&](const testing::Network::Datagram& datagram) {
+    opcodes.push_back(datagram.bytes.front());
+    return false;
+  };
+  for (std::uint32_t i = 0; i < 70; ++i) EXPECT_TRUE(b.poll(b.receive_cq).empty());
+  ASSERT_TRUE(a.receive(1, {a.piece(64, 8)}) && b.receive(1, {b.piece(0, 64)}));
+  ASSERT_TRUE(a.send({.id = 1}, {a.piece(0, 8)}));
+  ASSERT_EQ(b.poll(b.receive_cq).size(), 1U);
+  ASSERT_TRUE(b.send({.id = 2}, {b.piece(0, 8)}));
+  const auto request = static_cast<std::byte>(wire::Opcode::kRcSendOnly);
+  EXPECT_EQ(opcodes,
+            (std::vector{request, request, static_cast<std::byte>(wire::Opcode::kRcAcknowledge)}));
+  host.settle();
+  network.lose = nullptr;
+}
+
 TEST_F(PairTest, TheHostHoldsTheAcknowledgementOfWhoIsExpectedBack) {
   const auto write = [&] {
     ASSERT_TRUE(

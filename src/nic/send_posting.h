@@ -29,8 +29,8 @@ class SendPosting {
  public:
   explicit SendPosting(QueuePair& qp);
 
-  /// The next request, as new, to be filled in. invalid_argument in RESET, INIT and RTR;
-  /// not_enough_memory when the queue is full or is that of receives with tags.
+  /// The next request, as new (engine::SendRequest::renew()), to be filled in. invalid_argument in
+  /// RESET, INIT and RTR; not_enough_memory when the queue is full or of receives with tags.
   [[nodiscard]] Result<engine::SendRequest*> begin();
   // Of the request that was begun last: see engine::SendQueue::Posting.
   [[nodiscard]] std::span<engine::Sge> make_pieces(std::size_t count) {

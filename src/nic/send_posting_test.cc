@@ -71,6 +71,33 @@ TEST_F(Posting, WhatWasNotPublishedIsForgotten) {
   EXPECT_EQ(completed(), (std::vector<std::uint64_t>{2}));
 }
 
+TEST_F(Posting, ARequestIsAsNewWhereAnotherWas) {
+  SendPosting posting = a.nic->post_sends(a.qp);
+  const auto before = posting.begin();
+  ASSERT_TRUE(before);
+  engine::SendRequest& request = **before;
+  request.id = request.remote_address = 1;
+  request.opcode = engine::SendOpcode::kSendWithImm;
+  request.signaled = request.solicited = request.fence = request.inline_data = true;
+  request.immediate = request.invalidate_rkey = request.rkey = request.remote_srq = 2;
+  request.target.path.destination = wire::Address::from_ipv4(3);
+  posting.make_pieces(1).front() = a.piece(0, 64);
+
+  const auto again = posting.begin();
+  ASSERT_TRUE(again);
+  ASSERT_EQ(*again, *before);
+  EXPECT_EQ(request.id, 0U);
+  EXPECT_EQ(request.opcode, engine::SendOpcode::kSend);
+  EXPECT_FALSE(request.signaled || request.solicited || request.fence || request.inline_data);
+  EXPECT_EQ(request.immediate, 0U);
+  EXPECT_EQ(request.invalidate_rkey, 0U);
+  EXPECT_EQ(request.remote_address, 0U);
+  EXPECT_EQ(request.rkey, 0U);
+  EXPECT_EQ(request.remote_srq, 0U);
+  EXPECT_TRUE(request.target.path.destination.is_zero());
+  EXPECT_TRUE(request.pieces.empty());
+}
+
 TEST_F(Posting, ARequestThatWasNotEndedLosesItsPlace) {
   SendPosting posting = a.nic->post_sends(a.qp);
   write(posting, 1);

@@ -53,12 +53,6 @@ constexpr int kSendTries = 8;
   return made;
 }
 
-[[nodiscard]] std::optional<Time> earlier(std::optional<Time> a, std::optional<Time> b) {
-  if (!a) return b;
-  if (!b) return a;
-  return std::min(*a, *b);
-}
-
 }  // namespace
 
 Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
@@ -367,7 +361,11 @@ std::size_t Shard::turn(Time now, Acks acks, Receive receive_too) {
     dirty_ = true;
   }
   if (dirty_) send_out(now, acks);
-  if (dirty_ || link_->poll_timeout() != link_timeout_) set_alarm(now, acks);
+  const Time link_timeout = link_->poll_timeout().value_or(kNever);
+  if (dirty_ || link_timeout != link_timeout_) {
+    link_timeout_ = link_timeout;
+    set_alarm(now, acks);
+  }
   dirty_ = more_;
   return received;
 }
@@ -416,6 +414,7 @@ bool Shard::transmit(Time now, Acks acks) {
     const auto trains = std::span<const wire::Train>(trains_).first(count);
     for (const wire::Train& train : trains) packets += train.count;
     send(trains, now);
+    if (!engine_.may_transmit(acks)) return true;
   }
   return false;
 }
@@ -471,12 +470,11 @@ void Shard::raise_events() {
 }
 
 void Shard::set_alarm(Time now, Acks acks) {
-  link_timeout_ = link_->poll_timeout();
-  std::optional<Time> next = earlier(engine_.poll_timeout(), link_timeout_);
-  next = earlier(next, held_events_.next());
-  if (engine_.acks_held()) next = earlier(next, now + kHeldAck);
+  Time next = std::min({engine_.poll_timeout().value_or(kNever), link_timeout_,
+                        held_events_.next().value_or(kNever)});
+  if (engine_.acks_held()) next = std::min(next, now + kHeldAck);
   // Who may hold acknowledgements is expected back soon and goes on itself.
-  if (more_) next = earlier(next, acks == Acks::kHold ? now + kHeldAck : now);
+  if (more_) next = std::min(next, acks == Acks::kHold ? now + kHeldAck : now);
   if (alarm_.set(next)) wake_wanted_ = true;
 }
 

@@ -175,7 +175,7 @@ class Shard {
   bool more_ = false;          ///< a turn ended before the engine had sent everything
   bool wake_wanted_ = false;
   std::uint64_t unwanted_ = 0;  ///< datagrams that were useful to no queue pair
-  std::optional<Time> link_timeout_{};
+  Time link_timeout_ = kNever;
   std::array<wire::Segment, kTurn> segments_{};
   std::array<wire::Train, kTurn> trains_{};
 };

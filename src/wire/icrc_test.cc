@@ -73,6 +73,18 @@ TEST(Icrc, IsWhatTheBookSays) {
   }
 }
 
+TEST(Icrc, MasksWhatChangesOnTheWay) {
+  Random random(7);
+  auto packet = test::random_bytes(random, Bth::kSize);
+  const std::uint32_t state = 0x12345678;
+  const std::uint32_t masked = icrc_finish(state, packet);
+  for (unsigned value = 0; value < 256; ++value) {
+    packet[4] = static_cast<std::byte>(value);
+    EXPECT_EQ(icrc_finish(state, packet), masked) << value;
+    EXPECT_EQ(icrc_masked(state, packet.data()) == state, value == 0xFF) << value;
+  }
+}
+
 TEST(Icrc, GoesOnFromItsStart) {
   Random random(2);
   for (const bool ipv4 : {true, false}) {

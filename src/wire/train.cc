@@ -32,16 +32,15 @@ void set_remote_address(const Train& train, std::uint32_t index, TrainPacket& pa
            train.head.reth.address + index * train.remote_step);
 }
 
-}  // namespace
-
-TrainPacket packet_at(const Train& train, std::uint32_t index) {
+/// packet_at() into a place that is there.
+void encode_at(const Train& train, std::uint32_t index, TrainPacket& packet) {
   VERBENA_CHECK(index < train.count);
   const bool is_last = index + 1 == train.count;
   const std::uint64_t offset = std::uint64_t{index} * train.segment_size;
   VERBENA_CHECK(is_last ? offset <= train.payload_size
                         : offset + train.segment_size <= train.payload_size);
 
-  TrainPacket packet;
+  packet = {};
   packet.middle = index != 0 && !is_last;
   move_on(train, static_cast<std::uint32_t>(offset), packet);
   packet.payload_size =
@@ -57,13 +56,20 @@ TrainPacket packet_at(const Train& train, std::uint32_t index) {
   packet.header_size =
       static_cast<std::uint8_t>(encode_headers(bth, train.head, packet.headers.data()));
   set_remote_address(train, index, packet);
+}
+
+}  // namespace
+
+TrainPacket packet_at(const Train& train, std::uint32_t index) {
+  TrainPacket packet;
+  encode_at(train, index, packet);
   return packet;
 }
 
 void advance(const Train& train, std::uint32_t index, TrainPacket& packet) {
   const bool both_middle = packet.middle && index + 1 < train.count && index != 0;
   if (!both_middle) {
-    packet = packet_at(train, index);
+    encode_at(train, index, packet);
     return;
   }
   move_on(train, train.segment_size, packet);
@@ -98,23 +104,38 @@ bool copy_payload(const Train& train, const TrainPacket& packet, std::byte* to) 
   return gather(train, packet, to, copy_bytes);
 }
 
+namespace {
+
+/// Copies a packet's headers to its beginning; where it is long enough, and what is behind them is
+/// still to be written, as many bytes as the compiler knows.
+void put_headers(const TrainPacket& packet, std::byte* to, std::size_t packet_size) {
+  if (packet_size >= packet.headers.size()) {
+    std::memcpy(to, packet.headers.data(), packet.headers.size());
+  } else {
+    std::memcpy(to, packet.headers.data(), packet.header_size);
+  }
+}
+
+}  // namespace
+
 std::size_t write_packet(const Train& train, const TrainPacket& packet, IcrcStart start, Bytes to) {
   const std::size_t size = packet.wire_size();
   VERBENA_CHECK(to.size() >= size);
-  std::memcpy(to.data(), packet.headers.data(), packet.header_size);
+  put_headers(packet, to.data(), size);
   std::byte* const payload = to.data() + packet.header_size;
-  auto masked = packet.headers;
-  mask_for_icrc(masked.data());
-  ConstBytes head(masked.data(), packet.header_size);
-  std::uint32_t crc = start.state;
+  ConstBytes head(packet.headers.data(), packet.header_size);
+  std::uint32_t crc = icrc_masked(start.state, head.data());
   if (!gather(train, packet, payload, [&](std::byte* at, const std::byte* from, std::size_t bytes) {
         crc = copy_crc32(crc, head, at, from, bytes);
         head = {};
       }))
     return 0;
   std::byte* const pad = payload + packet.payload_size;
-  std::fill_n(pad, packet.pad_count, std::byte{0});
-  crc = crc32(crc32(crc, head), ConstBytes(pad, packet.pad_count));
+  if (!head.empty()) crc = crc32(crc, head);
+  if (packet.pad_count != 0) {
+    std::fill_n(pad, packet.pad_count, std::byte{0});
+    crc = crc32(crc, ConstBytes(pad, packet.pad_count));
+  }
   store_icrc(pad + packet.pad_count, crc);
   return size;
 }
@@ -137,21 +158,18 @@ std::uint32_t write_run(const Train& train, std::uint32_t index, TrainPacket& pa
   VERBENA_CHECK(count <= run_length(train, index, packet) && to.size() >= count * size);
   const std::byte* const from = train.gather[packet.piece].data() + packet.piece_offset;
   auto headers = packet.headers;
-  auto masked = packet.headers;
-  mask_for_icrc(masked.data());
+  const std::uint32_t state = icrc_masked(start.state, headers.data());
   std::uint32_t written = 0;
   static_cast<void>(guarded(from, count * payload, [&] {
     while (written < count) {
       const std::uint32_t psn = (train.head.bth.psn + index + written) & kMask24;
       store_be24(headers.data() + Bth::kPsnOffset, psn);
-      store_be24(masked.data() + Bth::kPsnOffset, psn);
       std::byte* const at = to.data() + written * size;
       std::memcpy(at, headers.data(), header_size);
       const auto number = static_cast<std::uint16_t>(identification + written);
-      const std::uint32_t crc =
-          copy_crc32(start.state ^ icrc_of_identification(*train.path, number),
-                     ConstBytes(masked.data(), header_size), at + header_size,
-                     from + written * payload, payload);
+      const std::uint32_t crc = copy_crc32(state ^ icrc_of_identification(*train.path, number),
+                                           ConstBytes(headers.data(), header_size),
+                                           at + header_size, from + written * payload, payload);
       store_icrc(at + header_size + payload, crc);
       ++written;
       std::atomic_signal_fence(std::memory_order_seq_cst);  // it counts though the next one faults

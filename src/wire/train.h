@@ -33,6 +33,19 @@ struct Train {
   bool ack_request_last = false;   ///< AckReq on the last packet (head.bth.ack_request is on none)
   bool solicited_last = false;     ///< the solicited bit on the last packet
   std::span<const ConstBytes> gather{};
+
+  /// Makes it as new, but for the extension headers: whoever gives it an opcode that has some sets
+  /// those whole.
+  void renew() {
+    path = nullptr;
+    head.bth = {};
+    middle_opcode = last_opcode = {};
+    count = 1;
+    segment_size = payload_size = 0;
+    remote_step = 0;
+    ack_request_last = solicited_last = false;
+    gather = {};
+  }
 };
 
 /// One packet of a train, encoded but for payload and ICRC.
