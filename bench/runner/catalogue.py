@@ -18,13 +18,14 @@ LONG = 100000  # iterations of a ping-pong; quick runs do a tenth
 
 # Options of `verbena run`, by the path that packets take.
 PATHS = {"udp": ["--set", "same_host=udp"], "host": ["--set", "same_host=auto"],
+         "rings": ["--set", "same_host=rings"],
          "scale": ["--set", "same_host=udp", "--set", "limits.max_qp=16384", "--set", "limits.max_mr=1048576"]}
 
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
     """What is run, and how what it prints is read. In the words {address}, {seconds}, {port} and
-    {count} stand for what the run decides; {mapped} is a file of shared memory of this side's own."""
+    {count} stand for what the run decides."""
     name: str
     title: str
     unit: str
@@ -100,7 +101,7 @@ def ours():
     for operation in ("write", "send", "read"):
         yield our_bandwidth(operation, MIB, 4096, path="host", point=("host", f"Verbena {operation.upper()}", MIB))
     for operation in ("write", "read"):
-        yield our_bandwidth(operation, MIB, 4096, path="host", options=("--mmap={mapped}",), tail=".mapped")
+        yield our_bandwidth(operation, MIB, 4096, path="rings")
 
 
 def our_veth():
