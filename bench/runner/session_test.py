@@ -89,7 +89,7 @@ class Sessions(unittest.TestCase):
 
     def test_no_place_is_left_unfilled(self):
         for each in measurements().values():
-            for side, words in enumerate((each.server, each.client)):
+            for words in (each.server, each.client):
                 for word in self.session.fill(each, list(words), 1):
                     self.assertNotIn("{", word, each.name)
 
