@@ -34,7 +34,7 @@ constexpr std::array kScripts{
     Named{"write_list", write_list},   Named{"place_list", place_list},
     Named{"train_send", train_send},   Named{"train_receive", train_receive},
     Named{"train_place", train_place}, Named{"icrc_64", icrc_64},
-    Named{"icrc_1024", icrc_1024}, Named{"write_direct", write_direct},
+    Named{"icrc_1024", icrc_1024},     Named{"write_direct", write_direct},
     Named{"poll_direct", poll_direct},
 };
 

@@ -71,13 +71,12 @@ std::size_t MemoryLink::receive(std::span<wire::Segment> segments, Time) {
 Result<nic::Attachment> MemoryHost::attach(const wire::Address& address) {
   const std::uint8_t place = attached_++;
   VERBENA_CHECK(place < inboxes_.size());
-  nic::Attachment made{
-      .slot = static_cast<std::uint8_t>(place + 1),
-      .link = std::make_unique<MemoryLink>(inboxes_[place], inboxes_[1U - place])};
+  nic::Attachment made{.slot = static_cast<std::uint8_t>(place + 1),
+                       .link = std::make_unique<MemoryLink>(inboxes_[place], inboxes_[1U - place])};
   if (!shares_) return made;
   addresses_[place] = address;
-  made.direct = paths_[place] = std::make_shared<nic::DirectPaths>(
-      std::move(VERBENA_TRY(nic::DirectBoard::create()).board));
+  made.direct = paths_[place] =
+      std::make_shared<nic::DirectPaths>(std::move(VERBENA_TRY(nic::DirectBoard::create()).board));
   made.meet = [](const wire::Path&, std::uint32_t) { return kChannel; };
   for (std::size_t i = 0; place == 1 && i < paths_.size(); ++i) {
     auto words = VERBENA_TRY(nic::ReachWords::create());
@@ -92,9 +91,8 @@ Result<nic::Attachment> MemoryHost::attach(const wire::Address& address) {
 
 std::optional<nic::SharedMemory> MemoryHost::share_memory(Bytes memory, std::uint32_t) {
   if (!shares_) return std::nullopt;
-  return nic::SharedMemory{.pages = memory,
-                           .offset = reinterpret_cast<std::uintptr_t>(memory.data()),
-                           .writable = true};
+  return nic::SharedMemory{
+      .pages = memory, .offset = reinterpret_cast<std::uintptr_t>(memory.data()), .writable = true};
 }
 
 Result<std::unique_ptr<nic::Notifier>> MemoryHost::make_notifier() {

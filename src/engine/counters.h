@@ -25,7 +25,7 @@ struct Counters {
   Counter receives_completed;   ///< with success
   Counter multicasts_sent;      ///< among packets_sent
   Counter multicasts_received;  ///< among packets_received: once, however many took it
-  Counter direct_requests;      ///< WRITEs and READs that were a copy within the machine, no packets
+  Counter direct_requests;  ///< WRITEs and READs that were a copy within the machine, no packets
 
   // What repeats and refuses, on both sides.
   Counter retransmitted;  ///< packets

@@ -9,8 +9,8 @@
 namespace verbena::engine {
 
 /// Memory that a peer on the same machine shares with this process: there a WRITE or a READ is one
-/// copy, which the requester makes, and no packet. Whatever is not found so goes by packets, so that
-/// the peer itself refuses what is wrong.
+/// copy, which the requester makes, and no packet. Whatever is not found so goes by packets, so
+/// that the peer itself refuses what is wrong.
 ///
 /// Threads: called with the shard held.
 class DirectMemory {

@@ -102,7 +102,7 @@ struct EngineConfig {
   /// Requesters go on behind their retries, with pauses that grow to kLongestPause, until `peers`
   /// says that the peer is gone: for processes that stand in a debugger.
   bool patient = false;
-  PeerWatch* peers = nullptr;  ///< outlives the engine; null: nothing is known
+  PeerWatch* peers = nullptr;      ///< outlives the engine; null: nothing is known
   DirectMemory* direct = nullptr;  ///< outlives the engine; null: all goes by packets
   /// On: connected queue pairs send ECN-capable packets, answer marked ones with CNPs and go by the
   /// CNPs that they get. What comes must tell its traffic class (`link/link.h`).

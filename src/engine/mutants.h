@@ -70,7 +70,7 @@ enum class Mutant : std::uint8_t {
   kRateStaysCut,              ///< what a CNP took from a rate never comes back
   kRowKeepsAddress,           ///< WRITEs that leave as a row all go where the first one goes
   kRowMixesKeys,              ///< a row has WRITEs with other keys than the first one's
-  kDirectOvertakes,           ///< a copy into a peer's memory does not wait for what was sent before
+  kDirectOvertakes,  ///< a copy into a peer's memory does not wait for what was sent before
   kLastMutant,
 };
 

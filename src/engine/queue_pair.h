@@ -181,8 +181,8 @@ class QueuePair {
   bool held_ = false;          ///< an acknowledgement waits for a request
   bool cnp_due_ = false;
   bool open_to_peer_ = false;  ///< the peer may reach memory through it by itself
-  bool useless_ = false;  ///< the packet that is being handled
-  Time next_cnp_{};       ///< no CNP is due before
+  bool useless_ = false;       ///< the packet that is being handled
+  Time next_cnp_{};            ///< no CNP is due before
   wire::Path path_{};
   Pace pace_;
   Requester requester_;

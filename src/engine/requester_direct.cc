@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WRITEs and READs that are one copy between the memory of two processes (nic.md, "Same host"). Such
-// a request takes no PSN, and stands in order all the same: nothing before it is under way, and
-// nothing after it begins before it is complete.
+// WRITEs and READs that are one copy between the memory of two processes (nic.md, "Same host").
+// Such a request takes no PSN, and stands in order all the same: nothing before it is under way,
+// and nothing after it begins before it is complete.
 #include <algorithm>
 
 #include "engine/direct_memory.h"

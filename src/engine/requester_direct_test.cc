@@ -162,8 +162,8 @@ TEST_F(Direct, InlineDataAndUnsignaledRequestsGoTheSameWay) {
 
 TEST_F(Direct, NothingOvertakesWhatIsUnderWay) {
   ASSERT_TRUE(b_.receive(21, {b_.piece(2000, 100)}, now_));
-  ASSERT_TRUE(a_.send({.id = 1, .opcode = SendOpcode::kSend, .signaled = true},
-                      {a_.piece(0, 50)}, now_));
+  ASSERT_TRUE(
+      a_.send({.id = 1, .opcode = SendOpcode::kSend, .signaled = true}, {a_.piece(0, 50)}, now_));
   write(2, 64);
   const auto packets = turn(a_);
   EXPECT_EQ(packets.size(), 2U);  // the WRITE, too
@@ -224,11 +224,9 @@ TEST_F(AtOnce, AWriteIsCopiedAndCompleted) {
 }
 
 TEST_F(AtOnce, UnsignaledOnesGiveTheirPlacesBackWithTheNext) {
-  ASSERT_TRUE(a_.send({.id = 1,
-                       .opcode = SendOpcode::kWrite,
-                       .remote_address = b_.address(0),
-                       .rkey = b_.key},
-                      {a_.piece(0, 8)}, now_));
+  ASSERT_TRUE(a_.send(
+      {.id = 1, .opcode = SendOpcode::kWrite, .remote_address = b_.address(0), .rkey = b_.key},
+      {a_.piece(0, 8)}, now_));
   EXPECT_TRUE(turn(a_).empty());
   EXPECT_EQ(a_.sends.room(), a_.sends.capacity() - 1);
   const SendWqe& silent = made(8, false);
@@ -246,8 +244,8 @@ TEST_F(AtOnce, NothingIsDoneWhereAnythingElseWaits) {
   EXPECT_FALSE(a_.engine.copy_at_once(*a_.qp, made(0)));
   EXPECT_FALSE(a_.engine.copy_at_once(*a_.qp, made(300'000 > End::kMemory ? 0 : 300'000)));
   ASSERT_TRUE(b_.receive(21, {b_.piece(2000, 100)}, now_));
-  ASSERT_TRUE(a_.send({.id = 1, .opcode = SendOpcode::kSend, .signaled = true},
-                      {a_.piece(0, 50)}, now_));
+  ASSERT_TRUE(
+      a_.send({.id = 1, .opcode = SendOpcode::kSend, .signaled = true}, {a_.piece(0, 50)}, now_));
   EXPECT_FALSE(a_.engine.copy_at_once(*a_.qp, made(8)));  // posted, and not sent
   const auto packets = turn(a_);
   EXPECT_FALSE(a_.engine.copy_at_once(*a_.qp, made(8)));  // sent, and not acknowledged

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <utility>
 
-
 namespace verbena::nic {
 namespace {
 
@@ -27,8 +26,8 @@ std::uint64_t half(const wire::Address& address, std::size_t index) {
 
 }  // namespace
 
-/// Fields are atomic since a reader may look at an entry that is being replaced; it finds out by the
-/// number, which changes first and comes back last.
+/// Fields are atomic since a reader may look at an entry that is being replaced; it finds out by
+/// the number, which changes first and comes back last.
 struct DirectBoard::QpEntry {
   std::atomic<std::uint32_t> number;  ///< 0: nobody
   std::atomic<std::uint32_t> destination_qp;

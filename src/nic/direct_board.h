@@ -15,8 +15,8 @@
 namespace verbena::nic {
 
 /// What a slot lets its peers on this machine do with its memory by themselves: which of its queue
-/// pairs may be used for it, by whom, and which keys. The owner writes it; peers have it mapped, and
-/// the kernel lets them only read.
+/// pairs may be used for it, by whom, and which keys. The owner writes it; peers have it mapped,
+/// and the kernel lets them only read.
 ///
 /// An entry is there as long as its number is. Whoever uses one says so first, in a word that the
 /// owner looks at (`nic/direct_paths.h`), and then looks for the number; the owner takes the number
@@ -36,8 +36,8 @@ class DirectBoard {
   DirectBoard& operator=(DirectBoard&&) noexcept;
   ~DirectBoard();
 
-  // The owner's, with the shard held. Each number has one place, by its low bits: what finds it taken
-  // is not there, and its peers use packets.
+  // The owner's, with the shard held. Each number has one place, by its low bits: what finds it
+  // taken is not there, and its peers use packets.
 
   /// `peer` is the address of who may.
   void admit(const engine::DirectMemory::Admission& admission, const wire::Address& peer);

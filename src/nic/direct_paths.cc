@@ -86,8 +86,8 @@ Bytes DirectPaths::reach(const Target& target) {
     path.words->of(path.end).store(word_of(target), std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
-  const bool refused =
-      path.words != nullptr && path.words->refusal_of(1 - path.end).load(std::memory_order_relaxed) != 0;
+  const bool refused = path.words != nullptr &&
+                       path.words->refusal_of(1 - path.end).load(std::memory_order_relaxed) != 0;
   Bytes bytes;
   if (const auto place = refused ? std::nullopt : path.board.find(target, path.own)) {
     bytes = path.pages != nullptr

@@ -29,19 +29,19 @@ struct DirectPath {
   std::size_t end = 0;  ///< which of the words is ours
   wire::Address own{};
   wire::Address peer{};
-  /// Whether the peer is there and can be reached: asked now and then, behind a copy, since it costs
-  /// more than a small one does. In the simulator before each.
+  /// Whether the peer is there and can be reached: asked now and then, behind a copy, since it
+  /// costs more than a small one does. In the simulator before each.
   std::function<bool()> there{};
 };
 
-/// A slot's memory as its peers on this machine may use it by themselves, and theirs: the other side
-/// of `engine/direct_memory.h`.
+/// A slot's memory as its peers on this machine may use it by themselves, and theirs: the other
+/// side of `engine/direct_memory.h`.
 ///
-/// A requester writes into its word what it is going to touch, then looks it up on the owner's board,
-/// copies, and clears the word. The owner takes the entry away and then waits for the words of its
-/// peers. A peer that does not come out, because it is stopped or does not keep to this, is left
-/// behind: the pages that it is in are replaced, so that what it still writes goes nowhere, and it is
-/// told to use packets.
+/// A requester writes into its word what it is going to touch, then looks it up on the owner's
+/// board, copies, and clears the word. The owner takes the entry away and then waits for the words
+/// of its peers. A peer that does not come out, because it is stopped or does not keep to this, is
+/// left behind: the pages that it is in are replaced, so that what it still writes goes nowhere,
+/// and it is told to use packets.
 ///
 /// Threads: open() and close() from any; everything else with the shard held.
 class DirectPaths final : public engine::DirectMemory {

@@ -245,7 +245,8 @@ void LiveHost::after_fork_in_parent() {
 
 void LiveHost::mark_forked() {
   impl_->ledger.close_all();
-  if (SharedPages* const pages = impl_->near.pages(); pages != nullptr) pages->after_fork_in_child();
+  if (SharedPages* const pages = impl_->near.pages(); pages != nullptr)
+    pages->after_fork_in_child();
 }
 
 Time LiveHost::now() { return monotonic_now(); }

@@ -63,7 +63,8 @@ void Nic::Impl::publish(const MemoryRegion& region, std::uint32_t access) {
   if (!region.shared) return;
   std::uint32_t open = access & (engine::kRemoteWrite | engine::kRemoteRead);
   if (!region.shared->writable) open &= ~std::uint32_t{engine::kRemoteWrite};
-  const auto before = static_cast<std::uint64_t>(region.shared->pages.data() - region.memory.data());
+  const auto before =
+      static_cast<std::uint64_t>(region.shared->pages.data() - region.memory.data());
   for (const auto& shard : shards) {
     shard->publish({.key = region.key,
                     .pd = region.pd->number,
@@ -85,8 +86,8 @@ Result<MemoryRegion*> Nic::Impl::add_region(ProtectionDomain* pd, engine::Memory
   key.pd = pd->number;
   const std::uint32_t number = VERBENA_TRY(keys.insert(key));
   ++pd->uses;
-  return regions.insert(std::make_unique<MemoryRegion>(MemoryRegion{
-      .pd = pd, .key = number, .length = key.length, .address = key.address}));
+  return regions.insert(std::make_unique<MemoryRegion>(
+      MemoryRegion{.pd = pd, .key = number, .length = key.length, .address = key.address}));
 }
 
 Result<MemoryRegion*> Nic::register_all_memory(ProtectionDomain* pd, std::uint32_t access) {

@@ -35,9 +35,9 @@ struct MemoryRegion {
   ProtectionDomain* pd = nullptr;
   std::uint32_t key = 0;  ///< lkey and rkey
   std::uint64_t length = 0;
-  DeviceMemory* device = nullptr;  ///< what it is registered on; null: the program's memory
-  std::uint64_t address = 0;       ///< the IOVA
-  Bytes memory{};                  ///< the program's, if the host knows of it
+  DeviceMemory* device = nullptr;        ///< what it is registered on; null: the program's memory
+  std::uint64_t address = 0;             ///< the IOVA
+  Bytes memory{};                        ///< the program's, if the host knows of it
   std::optional<SharedMemory> shared{};  ///< what of it peers on this machine may have
 };
 

@@ -12,9 +12,9 @@
 
 namespace verbena::nic {
 
-/// What of the other one's memory either end of a channel is touching just now: a page that both have
-/// mapped, with a word for each. A hazard pointer (Michael, "Hazard Pointers: Safe Memory Reclamation
-/// for Lock-Free Objects", 2004) between processes.
+/// What of the other one's memory either end of a channel is touching just now: a page that both
+/// have mapped, with a word for each. A hazard pointer (Michael, "Hazard Pointers: Safe Memory
+/// Reclamation for Lock-Free Objects", 2004) between processes.
 class ReachWords {
  public:
   struct Made;
@@ -31,7 +31,8 @@ class ReachWords {
 
   /// 0: nothing. `end` is 0 for who made them, 1 for who was given them.
   [[nodiscard]] std::atomic<std::uint64_t>& of(std::size_t end) const;
-  /// Not 0: that end does not look at the other's word any more, which therefore must touch nothing.
+  /// Not 0: that end does not look at the other's word any more, which therefore must touch
+  /// nothing.
   [[nodiscard]] std::atomic<std::uint64_t>& refusal_of(std::size_t end) const;
 
  private:

@@ -115,9 +115,8 @@ bool Reception::answer_request(int guest, const Request& request,
     }
     case Request::Kind::kLook: receptionist_.look(); return reply(guest, Reply{});
     case Request::Kind::kChannel: {
-      const auto opened = receptionist_.open_channel({.pair = request.pair,
-                                                      .from = process_of(guest),
-                                                      .descriptors = std::move(descriptors)});
+      const auto opened = receptionist_.open_channel(
+          {.pair = request.pair, .from = process_of(guest), .descriptors = std::move(descriptors)});
       if (!opened) return reply(guest, std::unexpected(opened.error()));
       return reply(guest, Reply{}, *opened);
     }

@@ -104,8 +104,8 @@ class Caller {
   [[nodiscard]] Result<SocketPool> pool(const wire::Address& gid);
   [[nodiscard]] Result<void> add_pool(const wire::Address& gid, const SocketPool& pool);
   [[nodiscard]] Result<void> look();
-  /// Offers a channel between two slots, see ChannelOffer; `pair` as who is asked sees it. What came
-  /// with the answer.
+  /// Offers a channel between two slots, see ChannelOffer; `pair` as who is asked sees it. What
+  /// came with the answer.
   [[nodiscard]] Result<std::vector<sys::OwnedFd>> offer(const SlotPair& pair,
                                                         std::span<const int> descriptors);
   /// At most kReportsAtOnce, in order of number; none when there are no more.

@@ -180,8 +180,8 @@ Result<std::vector<int>> SameHost::accept(ChannelOffer offer) {
     answer = shared_by(offer.pair);
     auto words = VERBENA_TRY(ReachWords::open(descriptors[kOffered].get()));
     if (!answer.empty())
-      half.direct = VERBENA_TRY(
-          path_by(std::span(descriptors).subspan(kOffered + 1), std::move(words), 1));
+      half.direct =
+          VERBENA_TRY(path_by(std::span(descriptors).subspan(kOffered + 1), std::move(words), 1));
   }
   VERBENA_TRY(open(offer.pair, offer.from, std::move(half)));
   return answer;

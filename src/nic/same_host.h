@@ -33,8 +33,8 @@ namespace verbena::nic {
 /// two slots that did not meet when the first queue pair connected stay apart: neither process
 /// opens a channel between them later, until one of the two is another process.
 ///
-/// Beside a channel there may be a way to the peer's memory itself (`nic/direct_paths.h`). It may be
-/// missing at one end, or at both: then requests go by packets.
+/// Beside a channel there may be a way to the peer's memory itself (`nic/direct_paths.h`). It may
+/// be missing at one end, or at both: then requests go by packets.
 ///
 /// Threads: all calls from any thread; meet() blocks for 50 ms when the peer is stopped.
 class SameHost {
@@ -47,9 +47,8 @@ class SameHost {
 
   /// A slot of this process, whose link uses the channels. The ways to its peers' memory, where
   /// memory is shared.
-  std::shared_ptr<DirectPaths> add(
-      const wire::Address& address, std::uint8_t slot,
-      const std::shared_ptr<link::ShmChannels>& channels);
+  std::shared_ptr<DirectPaths> add(const wire::Address& address, std::uint8_t slot,
+                                   const std::shared_ptr<link::ShmChannels>& channels);
   /// The number of the channel for a queue pair at `slot` whose peer the path leads to, for
   /// `wire::Path::channel`; 0 where there is none, which is the network.
   [[nodiscard]] std::uint16_t meet(const wire::Path& path, std::uint8_t slot,
@@ -86,8 +85,8 @@ class SameHost {
 
   ForkLedger& ledger_;
   std::unique_ptr<SharedPages> pages_;  ///< before the first slot
-  std::mutex meeting_;  ///< held while another process is asked, before mutex_
-  std::mutex mutex_;    ///< guards the rest
+  std::mutex meeting_;                  ///< held while another process is asked, before mutex_
+  std::mutex mutex_;                    ///< guards the rest
   std::map<Place, Slot> slots_;
   std::map<SlotPair, Met> met_;
   std::map<SlotPair, pid_t> apart_;

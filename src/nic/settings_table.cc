@@ -225,8 +225,10 @@ constexpr Setting kSameHost{
     .allowed = {},
     .choices = kSameHostChoices,
     .number = [](const Settings& s) { return static_cast<std::uint64_t>(s.same_host); },
-    .set_number = [](Settings& s,
-                     std::uint64_t value) { s.same_host = static_cast<Settings::SameHost>(value); }};
+    .set_number =
+        [](Settings& s, std::uint64_t value) {
+          s.same_host = static_cast<Settings::SameHost>(value);
+        }};
 
 constexpr Setting kEthernet{
     .key = "ethernet",

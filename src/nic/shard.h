@@ -97,8 +97,8 @@ class Shard {
   void refresh(QueuePair& qp, Time now);
   /// Opens memory to peers on this machine. What is published must not be moved meanwhile.
   void publish(const SharedRegion& region, Time now);
-  /// Returns when nobody who was inside at the call is inside any more, and no peer uses what the key
-  /// had opened.
+  /// Returns when nobody who was inside at the call is inside any more, and no peer uses what the
+  /// key had opened.
   void withdraw(std::uint32_t key, Time now);
   /// Lets `work` have the shard.
   void run(Time now, const std::function<void()>& work);

@@ -65,8 +65,8 @@ bool is_plain(std::uintptr_t begin, std::uintptr_t end) {
   std::uintptr_t reached = begin;
   const bool read = visit_mappings([&](const Mapping& mapping) {
     if (mapping.end <= reached) return true;
-    const bool heap = mapping.name.empty() || mapping.name == "[heap]" ||
-                      mapping.name.starts_with("[anon:");
+    const bool heap =
+        mapping.name.empty() || mapping.name == "[heap]" || mapping.name.starts_with("[anon:");
     if (mapping.begin > reached || mapping.rights != "rw-p" || mapping.inode != 0 || !heap)
       return false;
     reached = mapping.end;
@@ -200,9 +200,9 @@ bool SharedPages::is_ours(std::uintptr_t begin, const Range& range) {
   std::uintptr_t reached = begin;
   const bool read = visit_mappings([&](const Mapping& mapping) {
     if (mapping.end <= reached) return true;
-    const bool same = mapping.begin <= reached && mapping.rights == "rw-s" &&
-                      mapping.inode == from.inode &&
-                      mapping.offset + (reached - mapping.begin) == range.offset + (reached - begin);
+    const bool same =
+        mapping.begin <= reached && mapping.rights == "rw-s" && mapping.inode == from.inode &&
+        mapping.offset + (reached - mapping.begin) == range.offset + (reached - begin);
     if (same) reached = mapping.end;
     return same && reached < range.end;
   });
@@ -226,25 +226,26 @@ std::optional<SharedPages::Ranges::iterator> SharedPages::share(std::uintptr_t b
                                                                 std::uintptr_t end, bool writable) {
   File& to = file(writable);
   const std::size_t size = end - begin;
-  const bool meets = std::ranges::any_of(ranges_, [=](const auto& one) {
-    return one.first < end && one.second.end > begin;
-  });
+  const bool meets = std::ranges::any_of(
+      ranges_, [=](const auto& one) { return one.first < end && one.second.end > begin; });
   if (meets || ranges_.size() >= kMostShared || size > kFileSize - to.next || !alone() ||
       !is_plain(begin, end))
     return std::nullopt;
-  void* const copy = ::mmap(nullptr, size, kProtection, MAP_SHARED, to.fd.get(),
-                            static_cast<off_t>(to.next));
+  void* const copy =
+      ::mmap(nullptr, size, kProtection, MAP_SHARED, to.fd.get(), static_cast<off_t>(to.next));
   if (copy == MAP_FAILED) return std::nullopt;
   const auto touched = touched_pages(begin, size / kPage);
   {
     const SignalsBlocked blocked;
     for (std::size_t i = 0; i < touched.size(); ++i) {
       if (touched[i])
-        std::memcpy(static_cast<std::byte*>(copy) + i * kPage, pointer_to(begin + i * kPage), kPage);
+        std::memcpy(static_cast<std::byte*>(copy) + i * kPage, pointer_to(begin + i * kPage),
+                    kPage);
     }
     if (!move_to(copy, size, begin)) return std::nullopt;
   }
-  const Range range{.end = end, .writable = writable, .offset = std::exchange(to.next, to.next + size)};
+  const Range range{
+      .end = end, .writable = writable, .offset = std::exchange(to.next, to.next + size)};
   return ranges_.emplace(begin, range).first;
 }
 
@@ -266,7 +267,7 @@ void SharedPages::make_private(std::uintptr_t begin, const Range& range) {
 /// The file's pages go.
 void SharedPages::give_back(const Range& range, std::uintptr_t begin) {
   sys::fallocate(file(range.writable).fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-              static_cast<off_t>(range.offset), static_cast<off_t>(range.end - begin));
+                 static_cast<off_t>(range.offset), static_cast<off_t>(range.end - begin));
 }
 
 // --- Forks

@@ -17,23 +17,24 @@
 
 namespace verbena::nic {
 
-/// The program's memory as far as processes of its user may map it, too: whole pages of regions that
-/// peers may reach. A program's memory is private to it, so its pages are moved into one of two files
-/// and mapped from there, at the same addresses, with the same contents. Peers may write the pages of
-/// one file and are given the other one to read.
+/// The program's memory as far as processes of its user may map it, too: whole pages of regions
+/// that peers may reach. A program's memory is private to it, so its pages are moved into one of
+/// two files and mapped from there, at the same addresses, with the same contents. Peers may write
+/// the pages of one file and are given the other one to read.
 ///
-/// That is done where nobody can notice: while the program has one thread (`own_threads` are not its),
-/// for anonymous private memory that it may read and write, and no region is registered there yet.
-/// What the program may notice all the same: a child that it forks not by fork(3) shares these pages,
-/// MADV_DONTNEED does not make zeros of them, and the kernel's own unfinished reads into them (aio,
-/// io_uring) do not arrive. When a region goes its pages are made private again if the program has
-/// one thread still; else they stay as they are until they are unmapped, and serve the next region.
+/// That is done where nobody can notice: while the program has one thread (`own_threads` are not
+/// its), for anonymous private memory that it may read and write, and no region is registered there
+/// yet. What the program may notice all the same: a child that it forks not by fork(3) shares these
+/// pages, MADV_DONTNEED does not make zeros of them, and the kernel's own unfinished reads into
+/// them (aio, io_uring) do not arrive. When a region goes its pages are made private again if the
+/// program has one thread still; else they stay as they are until they are unmapped, and serve the
+/// next region.
 ///
 /// Threads: all calls from any thread.
 class SharedPages {
  public:
-  /// Regions beyond so many, and of more bytes, are not shared, nor is any once there have been more
-  /// than kMostNoted at a time.
+  /// Regions beyond so many, and of more bytes, are not shared, nor is any once there have been
+  /// more than kMostNoted at a time.
   static constexpr std::size_t kMostShared = 256;
   static constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
   static constexpr std::size_t kMostNoted = 4096;
@@ -42,9 +43,9 @@ class SharedPages {
   [[nodiscard]] static Result<std::unique_ptr<SharedPages>> create(
       ForkLedger& ledger, std::function<unsigned()> own_threads);
 
-  /// A region comes, of which peers may reach whole pages if `shares`, and write them if `writable`.
-  /// Which those are; nothing when all stays private. What a peer does there is to be done with it
-  /// before leave().
+  /// A region comes, of which peers may reach whole pages if `shares`, and write them if
+  /// `writable`. Which those are; nothing when all stays private. What a peer does there is to be
+  /// done with it before leave().
   [[nodiscard]] std::optional<SharedMemory> enter(Bytes memory, bool shares, bool writable);
   /// A region goes: once for each enter().
   void leave(Bytes memory);
@@ -91,7 +92,7 @@ class SharedPages {
 
   const std::function<unsigned()> own_threads_;
   std::array<File, 2> files_;
-  std::mutex mutex_;  ///< guards the rest
+  std::mutex mutex_;                                     ///< guards the rest
   std::multimap<std::uintptr_t, std::uintptr_t> noted_;  ///< regions: begin and end
   bool full_ = false;  ///< there have been too many of them: which there are is not known any more
   Ranges ranges_;

@@ -22,8 +22,8 @@ class Pages {
  public:
   explicit Pages(std::size_t count, int flags = MAP_PRIVATE | MAP_ANONYMOUS)
       : size_(count * kPage),
-        at_(static_cast<std::byte*>(
-            ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, flags, -1, 0))) {}
+        at_(static_cast<std::byte*>(::mmap(nullptr, size_, PROT_READ | PROT_WRITE, flags, -1, 0))) {
+  }
   ~Pages() { unmap(); }
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;

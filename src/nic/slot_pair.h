@@ -27,8 +27,8 @@ struct SlotPair {
 
 /// What process `from` offers for a channel with a slot of who is asked, as that one sees the pair:
 /// the ring that it writes, the one that it reads, and its bell's other end; and where it shares
-/// memory, the channel's page of words, its board and its two files (`nic/shared_pages.h`). Who shares
-/// memory, too, answers with its own board and files.
+/// memory, the channel's page of words, its board and its two files (`nic/shared_pages.h`). Who
+/// shares memory, too, answers with its own board and files.
 struct ChannelOffer {
   SlotPair pair{};
   pid_t from = 0;

@@ -84,10 +84,10 @@ void SameHost::open_memory(const wire::Address& own, const wire::Address& peer,
   const Place& there = places_.at(peer);
   if (here.paths == nullptr || there.paths == nullptr) return;
   const wire::Path path{.source = own, .destination = peer};
-  here.paths->open(channel, {.board = there.paths->board(),
-                             .own = own,
-                             .peer = peer,
-                             .there = [this, path] { return !network_.is_cut(path, scheduler_.now()); }});
+  here.paths->open(channel,
+                   {.board = there.paths->board(), .own = own, .peer = peer, .there = [this, path] {
+                      return !network_.is_cut(path, scheduler_.now());
+                    }});
 }
 
 std::uint16_t SameHost::meet(const wire::Address& own, const wire::Address& peer) {

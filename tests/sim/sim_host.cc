@@ -125,9 +125,8 @@ std::uint64_t SimHost::direct_requests() const {
 std::optional<nic::SharedMemory> SimHost::share_memory(Bytes memory, std::uint32_t access) {
   const bool open = (access & (engine::kRemoteWrite | engine::kRemoteRead)) != 0;
   if (!share_memory_ || !open || memory.size() == Arena::kBrittle.size) return std::nullopt;
-  return nic::SharedMemory{.pages = memory,
-                           .offset = reinterpret_cast<std::uintptr_t>(memory.data()),
-                           .writable = true};
+  return nic::SharedMemory{
+      .pages = memory, .offset = reinterpret_cast<std::uintptr_t>(memory.data()), .writable = true};
 }
 
 void SimHost::arrived(const wire::Address& address) {

@@ -26,8 +26,8 @@ class SimHost final : public nic::Host, public Actor {
   using Stack =
       std::function<std::unique_ptr<link::Link>(Scheduler::Group, std::unique_ptr<link::Link>)>;
   /// `nap` is how long at most a NIC takes to notice that a packet came. With `rings` all NICs are
-  /// on one machine, and connected queue pairs use memory that they share; with `share_memory` their
-  /// programs' own, too.
+  /// on one machine, and connected queue pairs use memory that they share; with `share_memory`
+  /// their programs' own, too.
   SimHost(Scheduler& scheduler, Network& network, Duration nap, std::uint64_t seed, Stack stack,
           SameHost* rings = nullptr, bool share_memory = false)
       : scheduler_(scheduler),
