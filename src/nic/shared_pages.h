@@ -77,7 +77,8 @@ class SharedPages {
   };
   using Ranges = std::map<std::uintptr_t, Range>;
 
-  SharedPages(std::function<unsigned()> own_threads) : own_threads_(std::move(own_threads)) {}
+  explicit SharedPages(std::function<unsigned()> own_threads)
+      : own_threads_(std::move(own_threads)) {}
   [[nodiscard]] static Result<File> open_file(ForkLedger& ledger, bool writable);
   [[nodiscard]] File& file(bool writable) { return files_[writable ? 0 : 1]; }
   [[nodiscard]] bool alone() const;
