@@ -109,6 +109,9 @@ TEST(Scenario, WindowsComeAndGo) {
   EXPECT_GE(sum.windowed, 150U);
 }
 
+// A part of a READ is asked for again behind the end of its window.
+TEST(Scenario, ARepeatedReadIsRefusedWithoutAnEvent) { EXPECT_EQ(run_seed(120006513).failure, ""); }
+
 TEST(Scenario, GroupsReachEachOfTheirMembers) {
   const RunCounters sum = run_bent(1, 6, [](Plan& plan) { plan.datagram_pairs = plan.groups = 2; });
   EXPECT_GE(sum.multicasts, 100U);

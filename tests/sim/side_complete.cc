@@ -160,7 +160,11 @@ void Side::fail_send(SendWork& work, ibv_wc_status status) {
     const ibv_event_type event = status == IBV_WC_REM_ACCESS_ERR    ? IBV_EVENT_QP_ACCESS_ERR
                                  : status == IBV_WC_REM_INV_REQ_ERR ? IBV_EVENT_QP_REQ_ERR
                                                                     : IBV_EVENT_QP_FATAL;
-    if (peer_->process_.up() && peer_->state_ == State::kReady &&
+    // A READ that was asked for again is refused without one; its window may be gone by then.
+    const bool again = work.kind == Kind::kRead &&
+                       world_.checker().transmissions(process_.address(), qp_number_,
+                                                      work.first_psn, work.psn_count) > 1;
+    if (peer_->process_.up() && peer_->state_ == State::kReady && !again &&
         world_.now() > world_.scheduler().paused_until(peer_->process_.index())) {
       peer_->process_.expect_event(peer_->target_number_, event);
     }
