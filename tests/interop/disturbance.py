@@ -13,6 +13,7 @@ import traceback
 
 import leftovers
 import live_pair
+import watch
 
 LATEST = 1.0  # seconds after its start at which a pair is hit
 AT_ONCE = 15  # seconds in which a short new pair has finished, start to end, on a busy machine
@@ -111,12 +112,14 @@ class Campaign:
         """A new pair, which finishes at once, or names a process that we have stopped."""
         pair = self.pair(live_pair.SHORT, address)
         start = time.monotonic()
-        outcomes = pair.wait(AT_ONCE)
+        with watch.Watch(self.build, address) as seen:
+            outcomes = pair.wait(AT_ONCE)
         if all(outcome == "done" for outcome in outcomes.values()) and len(outcomes) == 2:
             return ""
         if self.told_who_is_stopped(pair):
             return ""
-        return f"a new pair at {address}, {time.monotonic() - start:.1f} s: {outcomes}{pair.report()}"
+        return (f"a new pair at {address}, {time.monotonic() - start:.1f} s: {outcomes}{pair.report()}"
+                f"{seen.report()}")
 
     def told_who_is_stopped(self, pair):
         """Whether a new program found nobody at the address but processes that we have stopped."""
