@@ -13,6 +13,7 @@ import traceback
 
 import leftovers
 import live_pair
+import programs
 import watch
 
 LATEST = 1.0  # seconds after its start at which a pair is hit
@@ -52,7 +53,7 @@ class Campaign:
         # Addresses of its own, so that whoever else is on the machine has no part in it.
         place = os.getpid() % 60000
         self.addresses = [f"127.{66 + place // 250 % 50}.{place % 250}.{last}" for last in (1, 2)]
-        self.ports = live_pair.Ports()
+        self.ports = programs.Ports()
         self.mark = f"VERBENA_CAMPAIGN={os.getpid()}.{seed}"
         self.folder = tempfile.TemporaryDirectory()  # where the programs' temporary files go
         self.lock = threading.Lock()

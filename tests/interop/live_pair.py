@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server and a client that somebody disturbs while they run, and what may become of them."""
 import dataclasses
-import itertools
 import os
-import random
 import re
 import signal
-import socket
-import threading
 import time
 
 import programs
@@ -64,27 +60,6 @@ def kinds(build):
 
 # For seeing whether an address is fit for use.
 SHORT = Kind(("ibv_rc_pingpong", "-g", "0", "-c", "-n", "50"), r"iters in .* usec/iter", ())
-
-
-class Ports:
-    """TCP ports that nobody else takes: below those that the kernel gives to clients."""
-
-    def __init__(self, first=None):
-        self.lock = threading.Lock()
-        first = random.randrange(10000, 30000) if first is None else first
-        self.next = itertools.cycle(range(first, first + 2000))
-        self.given = set()
-
-    def take(self):
-        with self.lock:
-            for port in self.next:
-                with socket.socket() as probe:
-                    try:
-                        probe.bind(("", port))
-                    except OSError:
-                        continue
-                self.given.add(port)
-                return port
 
 
 class LivePair:

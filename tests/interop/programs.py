@@ -2,8 +2,10 @@
 """Unmodified programs on the software NIC, alone or a server and a client at once: what the scripts
 beside this file have in common."""
 import dataclasses
+import itertools
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -61,10 +63,33 @@ def raw_frames(build, run=()):
                 expect=r"passed: \d+ frames")
 
 
+class Ports:
+    """TCP ports that nobody else takes, each given once: below those that the kernel gives to
+    clients."""
+
+    def __init__(self, first=None):
+        self.lock = threading.Lock()
+        first = random.randrange(10000, 30000) if first is None else first
+        self.next = itertools.cycle(range(first, first + 2000))
+        self.given = set()
+
+    def take(self):
+        with self.lock:
+            for port in self.next:
+                with socket.socket() as probe:
+                    try:
+                        probe.bind(("", port))
+                    except OSError:
+                        continue
+                self.given.add(port)
+                return port
+
+
+PORTS = Ports()
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return probe.getsockname()[1]
+    return PORTS.take()
 
 
 def listens(port, pid="self"):
