@@ -195,7 +195,7 @@ static void check_own_fault(void) {
 }
 
 int main(int argc, char** argv) {
-  struct options options = {NULL, NULL, "18515", 0, 1024, 0, kMaxMessage, 0};
+  struct options options = {NULL, NULL, "18515", 0, 1024, 0, kMaxMessage, 0, 0};
   for (int letter = 0; (letter = getopt(argc, argv, "ep:")) != -1;) {
     if (letter == 'p') options.port = optarg;
     if (letter == 'e') options.events = 1;

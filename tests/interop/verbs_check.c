@@ -380,6 +380,8 @@ struct named_check {
   void (*run)(struct pair* pair);
 };
 
+static const char kFence[] = "fenced WRITE after READ";
+
 static const struct named_check kChecks[] = {
     {"WRITE", check_write},
     {"WRITE with immediate", check_write_with_immediate},
@@ -388,7 +390,7 @@ static const struct named_check kChecks[] = {
     {"SEND with immediate", check_send_with_immediate},
     {"SENDs before their receives", check_send_stream},
     {"inline WRITE", check_inline},
-    {"fenced WRITE after READ", check_fence},
+    {kFence, check_fence},
     {"FETCH AND ADD", check_fetch_add},
     {"COMPARE AND SWAP", check_compare_swap},
     {"both ways at once", check_both_ways},
@@ -403,11 +405,12 @@ static const char kUsage[] =
     "  -p PORT     TCP port of the set-up (default 18515)\n"
     "  -m BYTES    path MTU (default 1024)   -e         wait for events instead of polling\n"
     "  -s BYTES    largest message (default and at most 8 MiB)\n"
-    "  -l          packets get lost on the way: a refusal may be seen as silence\n";
+    "  -l          packets get lost on the way: a refusal may be seen as silence\n"
+    "  -f          leave out the fence, on both sides: the client's NIC may stay at it\n";
 
 static struct options options_of(int argc, char** argv) {
-  struct options options = {NULL, NULL, "18515", 0, 1024, 0, kMaxMessage, 0};
-  for (int letter = 0; (letter = getopt(argc, argv, "d:g:p:m:s:leh")) != -1;) {
+  struct options options = {NULL, NULL, "18515", 0, 1024, 0, kMaxMessage, 0, 0};
+  for (int letter = 0; (letter = getopt(argc, argv, "d:g:p:m:s:lefh")) != -1;) {
     switch (letter) {
       case 'd': options.device = optarg; break;
       case 'g': options.gid_index = atoi(optarg); break;
@@ -415,6 +418,7 @@ static struct options options_of(int argc, char** argv) {
       case 'm': options.mtu = atoi(optarg); break;
       case 's': options.largest = (uint32_t)strtoul(optarg, NULL, 0); break;
       case 'l': options.lossy = 1; break;
+      case 'f': options.unfenced = 1; break;
       case 'e': options.events = 1; break;
       case 'h': fputs(kUsage, stdout); exit(0);
       default: fputs(kUsage, stderr); exit(2);
@@ -429,6 +433,10 @@ int main(int argc, char** argv) {
   struct pair pair;
   pair_open(&pair, &options);
   for (size_t i = 0; i < sizeof kChecks / sizeof kChecks[0]; ++i) {
+    if (options.unfenced && kChecks[i].name == kFence) {
+      printf("left out: %s\n", kChecks[i].name);
+      continue;
+    }
     pair_meet(&pair);
     kChecks[i].run(&pair);
     printf("passed: %s\n", kChecks[i].name);

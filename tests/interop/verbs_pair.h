@@ -26,6 +26,7 @@ struct options {
   int events;        // wait for completion events instead of polling
   uint32_t largest;  // bytes of the largest message
   int lossy;         // packets get lost on the way
+  int unfenced;      // the client's NIC may not wake up from a fence
 };
 
 // What each side tells the other.
