@@ -73,11 +73,13 @@ void QueuePair::open_to_peer() {
                      path_.channel != 0 && receives_in(state());
   if (!opens) return close_to_peer();
   open_to_peer_ = true;
+  std::uint32_t access = attributes_.access & (kRemoteWrite | kRemoteRead);
+  if (attributes_.max_dest_rd_atomic == 0) access &= ~std::uint32_t{kRemoteRead};
   core_.config.direct->admit({.qp_number = config_.number,
                               .destination_qp = attributes_.destination_qp,
                               .channel = path_.channel,
                               .pd = config_.pd,
-                              .access = attributes_.access & (kRemoteWrite | kRemoteRead)});
+                              .access = access});
 }
 
 void QueuePair::close_to_peer() {
@@ -132,7 +134,11 @@ void QueuePair::copy(const QpAttributes& from, std::uint32_t mask) {
   if ((mask & kMaskPort) != 0) to.port = from.port;
   if ((mask & kMaskQkey) != 0) to.qkey = from.qkey;
   if ((mask & kMaskPath) != 0) {
+    // A connection keeps its way (nic.md, "One address, many processes").
+    const bool connects = (mask & kMaskDestinationQp) != 0;
+    const std::uint16_t channel = connects ? from.path.channel : path_.channel;
     to.path = path_ = from.path;
+    to.path.channel = path_.channel = channel;
     if (core_.config.congestion.on)
       path_.traffic_class =
           static_cast<std::uint8_t>((path_.traffic_class & ~kEcnBits) | kEcnCapable);
@@ -385,6 +391,7 @@ Fill QueuePair::fill(TrainBatch& batch, Time now, bool hold) {
   held_ = acknowledges && hold && batch.size() == before;
   if (!answers_first && !held_) more = answer(batch, now);
   if (overrun_) enter_error(false);
+  note_drained();  // by what went without packets
   return more ? Fill::kMore : result;
 }
 

@@ -78,6 +78,7 @@ Fill Requester::fill(TrainBatch& batch, Time now) {
       if (done == Fill::kIdle) continue;
       if (done) return *done;
     }
+    direct_bytes_ = 0;  // by packets all of it goes
     if (cursor_ == assigned_) assign_psns(wqe);
     const Fill result = opcode == SendOpcode::kRead          ? send_read(batch, wqe, now)
                         : is_atomic(opcode)                  ? send_atomic(batch, wqe, now)

@@ -88,6 +88,12 @@ class Direct : public ::testing::Test {
                          .rkey = b_.key},
                         {a_.piece(0, length)}, now_));
   }
+  /// A turn's worth of WRITEs: two are done, and the third one is half way.
+  void begin_three() {
+    for (std::uint64_t id = 0; id < 3; ++id) write(id, 500'000);
+    EXPECT_TRUE(turn(a_).empty());
+    EXPECT_EQ(a_.sent.completions.size(), 2U);
+  }
   /// What leaves `end` in one turn.
   std::vector<Datagram> turn(End& end) {
     std::vector<Datagram> out;
@@ -242,7 +248,7 @@ TEST_F(AtOnce, UnsignaledOnesGiveTheirPlacesBackWithTheNext) {
 
 TEST_F(AtOnce, NothingIsDoneWhereAnythingElseWaits) {
   EXPECT_FALSE(a_.engine.copy_at_once(*a_.qp, made(0)));
-  EXPECT_FALSE(a_.engine.copy_at_once(*a_.qp, made(300'000 > End::kMemory ? 0 : 300'000)));
+  EXPECT_FALSE(a_.engine.copy_at_once(*a_.qp, made(300'000)));
   ASSERT_TRUE(b_.receive(21, {b_.piece(2000, 100)}, now_));
   ASSERT_TRUE(
       a_.send({.id = 1, .opcode = SendOpcode::kSend, .signaled = true}, {a_.piece(0, 50)}, now_));
@@ -321,6 +327,63 @@ TEST_F(Direct, WhatWasBegunEndsWithItsQueuePair) {
   EXPECT_EQ(a_.sent.completions.front().status, Status::kSuccess);
   EXPECT_EQ(a_.sent.completions.back().status, Status::kFlushError);
   EXPECT_FALSE(a_.engine.unfinished());
+}
+
+TEST_F(Direct, WhatWasBegunAndGoesByPacketsBeginsAnew) {
+  begin_three();
+  QpAttributes slow;
+  slow.rate_limit = 1'000'000'000;
+  ASSERT_TRUE(a_.engine.modify(*a_.qp, slow, kMaskRateLimit, now_));
+  for (int i = 0; i < 100 && a_.sent.completions.size() < 3; ++i) {
+    deliver(b_, turn(a_));
+    deliver(a_, turn(b_));
+    now_ += std::chrono::milliseconds(1);
+  }
+  ASSERT_EQ(a_.sent.completions.size(), 3U);
+  EXPECT_EQ(a_.counters.direct_requests, 2U);
+  slow.rate_limit = 0;
+  ASSERT_TRUE(a_.engine.modify(*a_.qp, slow, kMaskRateLimit, now_));
+  std::ranges::fill(a_.memory, std::byte{0x5A});
+  write(9, 64);
+  EXPECT_TRUE(turn(a_).empty());
+  EXPECT_EQ(b_.memory[0], std::byte{0x5A});
+  EXPECT_EQ(b_.memory[63], std::byte{0x5A});
+}
+
+TEST_F(Direct, ADrainedQueuePairTellsOfItsLast) {
+  begin_three();
+  QpAttributes drained;
+  drained.state = QpState::kSqd;
+  drained.sqd_notify = true;
+  ASSERT_TRUE(a_.engine.modify(*a_.qp, drained, kMaskState | kMaskSqdNotify, now_));
+  EXPECT_FALSE(a_.engine.poll_event());
+  EXPECT_TRUE(turn(a_).empty());
+  EXPECT_EQ(a_.sent.completions.size(), 3U);
+  const auto event = a_.engine.poll_event();
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->kind, EventKind::kSendQueueDrained);
+}
+
+TEST_F(Direct, AnotherPathKeepsTheChannel) {
+  QpAttributes attributes;
+  attributes.state = QpState::kSqd;
+  ASSERT_TRUE(a_.engine.modify(*a_.qp, attributes, kMaskState, now_));
+  attributes.path = {.source = a_.source, .destination = b_.source, .traffic_class = 8};
+  ASSERT_TRUE(a_.engine.modify(*a_.qp, attributes, kMaskPath, now_));
+  attributes.state = QpState::kRts;
+  ASSERT_TRUE(a_.engine.modify(*a_.qp, attributes, kMaskState, now_));
+  write(1, 64);
+  EXPECT_TRUE(turn(a_).empty());
+  EXPECT_EQ(a_.counters.direct_requests, 1U);
+}
+
+TEST_F(Direct, WhoAllowsNoReadsLetsNobodyReadDirectly) {
+  QpAttributes attributes;
+  attributes.state = QpState::kSqd;
+  ASSERT_TRUE(b_.engine.modify(*b_.qp, attributes, kMaskState, now_));
+  attributes.max_dest_rd_atomic = 0;
+  ASSERT_TRUE(b_.engine.modify(*b_.qp, attributes, kMaskMaxDestRdAtomic, now_));
+  EXPECT_EQ(door_.admissions.back().access, std::uint32_t{kRemoteWrite});
 }
 
 TEST_F(Direct, ThePeerIsAdmittedWhileTheStateAllows) {
