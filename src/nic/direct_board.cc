@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/types.h"
+
 namespace verbena::nic {
 namespace {
 
@@ -109,17 +111,33 @@ DirectBoard::KeyEntry& DirectBoard::key(std::uint32_t number) const {
 void DirectBoard::admit(const engine::DirectMemory::Admission& admission,
                         const wire::Address& peer) {
   QpEntry& entry = queue_pair(admission.qp_number);
-  const std::uint32_t before = entry.number.load(std::memory_order_relaxed);
-  if (before != 0 && before != admission.qp_number) return;
-  entry.number.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (admission.access == 0) return;
+  if (entry.number.load(std::memory_order_relaxed) != 0) return;
   entry.destination_qp.store(admission.destination_qp, std::memory_order_relaxed);
   entry.pd.store(admission.pd, std::memory_order_relaxed);
   entry.access.store(admission.access, std::memory_order_relaxed);
   for (std::size_t i = 0; i < entry.peer.size(); ++i)
     entry.peer[i].store(half(peer, i), std::memory_order_relaxed);
   entry.number.store(admission.qp_number, std::memory_order_release);
+}
+
+bool DirectBoard::admits(const engine::DirectMemory::Admission& admission,
+                         const wire::Address& peer) const {
+  const QpEntry& entry = queue_pair(admission.qp_number);
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  return entry.number.load(kRelaxed) == admission.qp_number &&
+         entry.destination_qp.load(kRelaxed) == admission.destination_qp &&
+         entry.pd.load(kRelaxed) == admission.pd &&
+         entry.access.load(kRelaxed) == admission.access &&
+         entry.peer[0].load(kRelaxed) == half(peer, 0) &&
+         entry.peer[1].load(kRelaxed) == half(peer, 1);
+}
+
+bool DirectBoard::dismiss(std::uint32_t qp_number) {
+  QpEntry& entry = queue_pair(qp_number);
+  if (entry.number.load(std::memory_order_relaxed) != qp_number) return false;
+  entry.number.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return true;
 }
 
 void DirectBoard::publish(const SharedRegion& region) {
@@ -160,16 +178,20 @@ std::optional<SharedPlace> DirectBoard::find(const engine::DirectMemory::Target&
   if (target.key == 0 || entry.number.load(std::memory_order_acquire) != target.key)
     return std::nullopt;
   const std::uint64_t length = entry.length.load(kRelaxed);
+  const bool writable = entry.writable.load(kRelaxed) != 0;
+  // Pages that are for reading are not written, whatever their owner says.
+  const bool can_be = writable || (target.access & engine::kRemoteWrite) == 0;
   // Below the region's begin this wraps around and is too large.
   const std::uint64_t into = target.address - entry.address.load(kRelaxed);
-  const bool granted = entry.pd.load(kRelaxed) == qp.pd.load(kRelaxed) &&
+  const bool granted = can_be && entry.pd.load(kRelaxed) == qp.pd.load(kRelaxed) &&
                        (entry.access.load(kRelaxed) & target.access) == target.access &&
                        into <= length && target.length <= length - into;
-  if (!granted || qp.number.load(std::memory_order_acquire) != target.destination_qp)
-    return std::nullopt;
+  const std::uint64_t stretch = entry.offset.load(kRelaxed);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (!granted || qp.number.load(kRelaxed) != target.destination_qp) return std::nullopt;
   return SharedPlace{.key = target.key,
-                     .writable = entry.writable.load(kRelaxed) != 0,
-                     .stretch = entry.offset.load(kRelaxed),
+                     .writable = writable,
+                     .stretch = stretch,
                      .stretch_length = length,
                      .into = into,
                      .length = target.length};

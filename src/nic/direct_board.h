@@ -39,8 +39,13 @@ class DirectBoard {
   // The owner's, with the shard held. Each number has one place, by its low bits: what finds it
   // taken is not there, and its peers use packets.
 
-  /// `peer` is the address of who may.
+  /// `peer` is the address of who may. Nobody else is admitted by the queue pair.
   void admit(const engine::DirectMemory::Admission& admission, const wire::Address& peer);
+  /// Whether just that stands there.
+  [[nodiscard]] bool admits(const engine::DirectMemory::Admission& admission,
+                            const wire::Address& peer) const;
+  /// From now on the queue pair admits nobody; false when it did not anyway.
+  bool dismiss(std::uint32_t qp_number);
   void publish(const SharedRegion& region);
   void withdraw(std::uint32_t key);
   /// While the port is down nobody reaches anything.

@@ -81,12 +81,14 @@ TEST_F(Board, OpensNothingToWhoIsWrongInAnyRespect) {
 }
 
 TEST_F(Board, BothQueuePairAndKeyMustGrantTheRight) {
+  EXPECT_TRUE(made_.board.dismiss(0x222));
   made_.board.admit({.qp_number = 0x222, .destination_qp = 0x111, .pd = 7, .access = kRemoteRead},
                     kPeer);
   EXPECT_FALSE(board_.find(right_, kPeer));
   Target read = right_;
   read.access = kRemoteRead;
   EXPECT_TRUE(board_.find(read, kPeer));
+  EXPECT_TRUE(made_.board.dismiss(0x222));
   made_.board.admit({.qp_number = 0x222, .destination_qp = 0x111, .pd = 8, .access = kRemoteRead},
                     kPeer);
   EXPECT_FALSE(board_.find(read, kPeer));  // another protection domain
@@ -104,10 +106,24 @@ TEST_F(Board, WhatWasTakenAwayIsGone) {
 }
 
 TEST_F(Board, AQueuePairThatAdmitsNobodyIsClosed) {
-  made_.board.admit({.qp_number = 0x222 + 4096}, kPeer);  // another one's place is not touched
+  EXPECT_FALSE(made_.board.dismiss(0x222 + 4096));  // another one's place is not touched
+  made_.board.admit({.qp_number = 0x222 + 4096, .destination_qp = 0x111, .pd = 7}, kPeer);
   EXPECT_TRUE(board_.find(right_, kPeer));
-  made_.board.admit({.qp_number = 0x222}, kPeer);
+  EXPECT_TRUE(made_.board.dismiss(0x222));
   EXPECT_FALSE(board_.find(right_, kPeer));
+}
+
+TEST_F(Board, PagesForReadingAreNotWrittenWhateverItSays) {
+  made_.board.publish({.key = 0x405,
+                       .pd = 7,
+                       .access = kRemoteWrite | kRemoteRead,
+                       .address = 0x10000,
+                       .memory = {.pages = pages_, .offset = 0x4000, .writable = false}});
+  Target target = right_;
+  target.key = 0x405;
+  EXPECT_FALSE(board_.find(target, kPeer));
+  target.access = kRemoteRead;
+  EXPECT_TRUE(board_.find(target, kPeer));
 }
 
 TEST_F(Board, APlaceIsTakenOnce) {

@@ -116,9 +116,14 @@ void DirectPaths::let_go(const DirectPath& path) {
 
 void DirectPaths::admit(const Admission& admission) {
   const Way* const found = way(admission.channel);
-  Admission what = admission;
-  if (found == nullptr) what.access = 0;
-  board_.admit(what, found == nullptr ? wire::Address{} : found->path.peer);
+  const std::uint32_t number = admission.qp_number;
+  if (found != nullptr && admission.access != 0) {
+    if (board_.admits(admission, found->path.peer)) return;
+    to_admit_.insert_or_assign(number, Admitted{.admission = admission, .peer = found->path.peer});
+  } else {
+    to_admit_.erase(number);
+  }
+  if (board_.dismiss(number)) dismissed_.insert(number);
 }
 
 void DirectPaths::publish(const SharedRegion& region) {
@@ -136,7 +141,15 @@ void DirectPaths::withdraw(std::uint32_t key) {
 
 void DirectPaths::settle(std::uint32_t qp_number) {
   follow_changes();
-  wait_for_peers([qp_number](std::uint64_t word) { return queue_pair_of(word) == qp_number; });
+  if (dismissed_.erase(qp_number) != 0)
+    wait_for_peers([qp_number](std::uint64_t word) { return queue_pair_of(word) == qp_number; });
+  if (const auto next = to_admit_.extract(qp_number))
+    board_.admit(next.mapped().admission, next.mapped().peer);
+}
+
+std::vector<Bytes> DirectPaths::take_given_up() {
+  gives_up_.store(false, std::memory_order_relaxed);
+  return std::exchange(given_up_, {});
 }
 
 void DirectPaths::set_up(bool up) {
@@ -152,11 +165,12 @@ void DirectPaths::wait_for_peers(Concerns concerns) {
   }
 }
 
-/// The pages that a peer is in the middle of are given up, once nobody else is. Which those are is
-/// the peer's word; where it names none of ours it touches none.
+/// The pages that a peer is in the middle of are given up. Which those are is the peer's word;
+/// where it names none of ours it touches none. One that has died touches none either.
 void DirectPaths::leave_behind(std::unique_ptr<Way>& way) {
   const std::unique_ptr<Way> gone = std::move(way);
   const DirectPath& path = gone->path;
+  if (!path.there()) return;
   log(LogLevel::kInfo, "a process at {} stays in memory of this one's: it is reached by packets",
       wire::to_string(path.peer));
   path.words->refusal_of(path.end).store(1, std::memory_order_relaxed);
@@ -166,11 +180,9 @@ void DirectPaths::leave_behind(std::unique_ptr<Way>& way) {
   const std::uint32_t key = key_of(word.load(std::memory_order_acquire));
   const auto found = published_.find(key);
   if (found == published_.end()) return;
-  const Bytes pages = found->second;
   board_.withdraw(key);
-  published_.erase(found);
-  wait_for_peers([key](std::uint64_t touched) { return key_of(touched) == key; });
-  if (replace_) replace_(pages);
+  given_up_.push_back(found->second);
+  gives_up_.store(true, std::memory_order_release);
 }
 
 }  // namespace verbena::nic

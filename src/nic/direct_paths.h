@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "base/time.h"
@@ -40,19 +41,16 @@ struct DirectPath {
 /// A requester writes into its word what it is going to touch, then looks it up on the owner's
 /// board, copies, and clears the word. The owner takes the entry away and then waits for the words
 /// of its peers. A peer that does not come out, because it is stopped or does not keep to this, is
-/// left behind: the pages that it is in are replaced, so that what it still writes goes nowhere,
-/// and it is told to use packets.
+/// left behind: it is told to use packets, and the pages that it is in are to be given up, so that
+/// what it still writes goes nowhere.
 ///
 /// Threads: open() and close() from any; everything else with the shard held.
 class DirectPaths final : public engine::DirectMemory {
  public:
-  /// Gives pages of this process's a place that no peer has mapped, contents and all.
-  using Replace = std::function<void(Bytes pages)>;
   /// How often a live path is asked whether its peer is there.
   static constexpr Duration kLooks = std::chrono::milliseconds(1);
 
-  explicit DirectPaths(DirectBoard board, Replace replace = {})
-      : board_(std::move(board)), replace_(std::move(replace)) {}
+  explicit DirectPaths(DirectBoard board) : board_(std::move(board)) {}
 
   void open(std::uint16_t channel, DirectPath path);
   void close(std::uint16_t channel);
@@ -62,10 +60,15 @@ class DirectPaths final : public engine::DirectMemory {
   void admit(const Admission& admission) override;
 
   void publish(const SharedRegion& region);
-  /// On return no peer touches what the key had opened.
+  /// On return no peer touches what the key had opened, but what is to be given up.
   void withdraw(std::uint32_t key);
-  /// On return no peer touches anything through a queue pair that admits nobody any more.
+  /// To be called behind admit(): on return no peer touches anything, but what is to be given up,
+  /// by what the queue pair admitted before, and it admits what it is to admit now.
   void settle(std::uint32_t qp_number);
+  /// Whether there is something to be given up. From any thread.
+  [[nodiscard]] bool gives_up() const { return gives_up_.load(std::memory_order_acquire); }
+  /// Pages that peers stay in, whose keys here are withdrawn; those of other shards are not.
+  [[nodiscard]] std::vector<Bytes> take_given_up();
   void set_up(bool up);
   /// For a peer of this process (simulator).
   [[nodiscard]] DirectBoard board() const { return board_.view(); }
@@ -89,11 +92,20 @@ class DirectPaths final : public engine::DirectMemory {
   void wait_for_peers(Concerns concerns);
   void leave_behind(std::unique_ptr<Way>& way);
 
+  struct Admitted {
+    Admission admission;
+    wire::Address peer;
+  };
+
   DirectBoard board_;
-  const Replace replace_;
   bool up_ = true;
   std::vector<std::unique_ptr<Way>> ways_;  ///< by channel
   std::map<std::uint32_t, Bytes> published_;
+  // Between admit() and settle(), by queue pair number.
+  std::set<std::uint32_t> dismissed_;
+  std::map<std::uint32_t, Admitted> to_admit_;
+  std::vector<Bytes> given_up_;
+  std::atomic<bool> gives_up_{false};
 
   std::atomic<bool> changed_{false};
   std::mutex mutex_;  ///< guards the next

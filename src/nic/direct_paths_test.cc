@@ -30,18 +30,15 @@ class Paths : public ::testing::Test {
                         .end = 0,
                         .own = at_owner_,
                         .peer = at_peer_,
-                        .there = [] { return true; }});
+                        .there = [this] { return there_; }});
     peer_.open(kThere, {.board = owner_.board(),
                         .words = std::make_unique<ReachWords>(std::move(given)),
                         .end = 1,
                         .own = at_peer_,
                         .peer = at_owner_,
                         .there = [this] { return there_; }});
-    owner_.admit({.qp_number = 0x222,
-                  .destination_qp = 0x111,
-                  .channel = kHere,
-                  .pd = 7,
-                  .access = kRemoteWrite});
+    owner_.admit(admission_);
+    owner_.settle(admission_.qp_number);
     owner_.publish({.key = kKey,
                     .pd = 7,
                     .access = kRemoteWrite,
@@ -54,10 +51,13 @@ class Paths : public ::testing::Test {
   const wire::Address at_owner_ = wire::Address::from_ipv4(0x7F000001);
   const wire::Address at_peer_ = wire::Address::from_ipv4(0x7F000002);
   std::vector<std::byte> memory_ = std::vector<std::byte>(8192);
-  std::vector<Bytes> replaced_;
   bool there_ = true;
-  DirectPaths owner_{DirectBoard::create().value().board,
-                     [this](Bytes pages) { replaced_.push_back(pages); }};
+  const engine::DirectMemory::Admission admission_{.qp_number = 0x222,
+                                                   .destination_qp = 0x111,
+                                                   .channel = kHere,
+                                                   .pd = 7,
+                                                   .access = kRemoteWrite};
+  DirectPaths owner_{DirectBoard::create().value().board};
   DirectPaths peer_{DirectBoard::create().value().board};
   const Target target_{.channel = kThere,
                        .qp_number = 0x111,
@@ -119,15 +119,18 @@ TEST_F(Paths, WhatIsTakenAwayWaitsForWhoUsesIt) {
   owner_.withdraw(kKey);
   EXPECT_FALSE(inside);
   leaves.join();
-  EXPECT_TRUE(replaced_.empty());
+  EXPECT_FALSE(owner_.gives_up());
   EXPECT_TRUE(peer_.reach(target_).empty());
 }
 
 TEST_F(Paths, WhoStaysInsideIsLeftBehind) {
   ASSERT_FALSE(peer_.reach(target_).empty());
   owner_.withdraw(kKey);  // the peer is stopped
-  ASSERT_EQ(replaced_.size(), 1U);
-  EXPECT_EQ(replaced_.front().data(), memory_.data());
+  ASSERT_TRUE(owner_.gives_up());
+  const auto pages = owner_.take_given_up();
+  ASSERT_EQ(pages.size(), 1U);
+  EXPECT_EQ(pages.front().data(), memory_.data());
+  EXPECT_FALSE(owner_.gives_up());
   static_cast<void>(peer_.leave(kThere, now_));
   // It goes on, and is to use packets.
   owner_.publish({.key = kKey + 256,
@@ -145,10 +148,41 @@ TEST_F(Paths, WhoStaysInsideIsLeftBehind) {
 TEST_F(Paths, AQueuePairIsSettledWhenNobodyUsesIt) {
   ASSERT_FALSE(peer_.reach(target_).empty());
   owner_.settle(0x223);  // another one
-  EXPECT_TRUE(replaced_.empty());
+  owner_.settle(0x222);  // which admits what it did
+  EXPECT_FALSE(owner_.gives_up());
   owner_.admit({.qp_number = 0x222});
   owner_.settle(0x222);
-  EXPECT_EQ(replaced_.size(), 1U);
+  EXPECT_TRUE(owner_.gives_up());
+}
+
+TEST_F(Paths, WhatIsAdmittedAlreadyIsNotWaitedFor) {
+  ASSERT_FALSE(peer_.reach(target_).empty());
+  owner_.admit(admission_);
+  owner_.settle(0x222);
+  EXPECT_FALSE(owner_.gives_up());
+  static_cast<void>(peer_.leave(kThere, now_));
+  ASSERT_FALSE(peer_.reach(target_).empty());
+  static_cast<void>(peer_.leave(kThere, now_));
+}
+
+TEST_F(Paths, OtherRightsHoldWhenNobodyUsesTheOldOnes) {
+  auto less = admission_;
+  less.access = engine::kRemoteRead;
+  owner_.admit(less);
+  EXPECT_TRUE(peer_.reach(target_).empty());
+  owner_.settle(0x222);
+  EXPECT_TRUE(peer_.reach(target_).empty());
+  owner_.admit(admission_);
+  owner_.settle(0x222);
+  EXPECT_FALSE(peer_.reach(target_).empty());
+  static_cast<void>(peer_.leave(kThere, now_));
+}
+
+TEST_F(Paths, WhoHasDiedInsideTouchesNothing) {
+  ASSERT_FALSE(peer_.reach(target_).empty());
+  there_ = false;
+  owner_.withdraw(kKey);
+  EXPECT_FALSE(owner_.gives_up());
 }
 
 TEST(ReachWordsTest, WhatIsNoneIsNotOpened) {

@@ -45,7 +45,7 @@ class Tenants {
   virtual ~Tenants() = default;
   virtual void port_changed(const Fabric& fabric) = 0;
   /// As SameHost::accept().
-  [[nodiscard]] virtual Result<std::vector<int>> open_channel(ChannelOffer offer) = 0;
+  [[nodiscard]] virtual Result<std::vector<sys::OwnedFd>> open_channel(ChannelOffer offer) = 0;
   /// As Receptionist::queue_pairs().
   [[nodiscard]] virtual std::size_t queue_pairs(const Fabric& fabric, std::uint32_t above,
                                                 std::span<QueuePairReport> to) = 0;
@@ -139,7 +139,7 @@ class Fabric final : public std::enable_shared_from_this<Fabric>, private Recept
   [[nodiscard]] bool pool(const wire::Address& gid, std::array<int, kSlots>& sockets) override;
   [[nodiscard]] Result<void> add_pool(const wire::Address& gid, SocketPool pool) override;
   void look() override;
-  [[nodiscard]] Result<std::vector<int>> open_channel(ChannelOffer offer) override {
+  [[nodiscard]] Result<std::vector<sys::OwnedFd>> open_channel(ChannelOffer offer) override {
     return surroundings_.tenants.open_channel(std::move(offer));
   }
   [[nodiscard]] std::size_t queue_pairs(std::uint32_t above,

@@ -133,6 +133,9 @@ class Host {
     return std::nullopt;
   }
   virtual void unshare_memory(Bytes /*memory*/) {}
+  /// Pages of it are given up, whoever uses them meanwhile: what a peer still writes there is not
+  /// seen. `regions` have them, none of which peers may have any more.
+  virtual void give_up_memory(Bytes /*pages*/, std::size_t /*regions*/) {}
 
   /// Whoever sends or receives raw packets asks for this first: the segment's way to others, where
   /// the host has one, is open from then on. Called without locks.

@@ -96,7 +96,7 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
 
   // Tenants.
   void port_changed(const Fabric& fabric) override;
-  [[nodiscard]] Result<std::vector<int>> open_channel(ChannelOffer offer) override {
+  [[nodiscard]] Result<std::vector<sys::OwnedFd>> open_channel(ChannelOffer offer) override {
     return near.accept(std::move(offer));
   }
   [[nodiscard]] std::size_t queue_pairs(const Fabric& fabric, std::uint32_t above,
@@ -431,12 +431,18 @@ std::optional<SharedMemory> LiveHost::share_memory(Bytes memory, std::uint32_t a
   SharedPages* const pages = impl_->near.pages();
   if (pages == nullptr || impl_->ledger.forked()) return std::nullopt;
   constexpr std::uint32_t kRemote = engine::kRemoteWrite | engine::kRemoteRead;
-  return pages->enter(memory, (access & kRemote) != 0, (access & engine::kRemoteWrite) != 0);
+  const bool shares = (access & kRemote) != 0 && (access & engine::kOnDemand) == 0;
+  return pages->enter(memory, shares, (access & engine::kRemoteWrite) != 0);
 }
 
 void LiveHost::unshare_memory(Bytes memory) {
   SharedPages* const pages = impl_->near.pages();
   if (pages != nullptr && !impl_->ledger.forked()) pages->leave(memory);
+}
+
+void LiveHost::give_up_memory(Bytes pages, std::size_t regions) {
+  SharedPages* const shared = impl_->near.pages();
+  if (shared != nullptr && !impl_->ledger.forked()) shared->replace(pages, regions);
 }
 
 Result<void> LiveHost::open_uplink() {

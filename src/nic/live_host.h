@@ -84,6 +84,7 @@ class LiveHost final : public Host {
   [[nodiscard]] std::optional<SharedMemory> share_memory(Bytes memory,
                                                          std::uint32_t access) override;
   void unshare_memory(Bytes memory) override;
+  void give_up_memory(Bytes pages, std::size_t regions) override;
   /// As link::PacketLink::open(); never fails for the machine's own segment, but frames stay in the
   /// process when the kernel refuses it.
   [[nodiscard]] Result<void> open_uplink() override;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,6 +26,10 @@ constexpr std::uint64_t kFirstAddress = 4096;
 
 [[nodiscard]] bool wraps(std::uint64_t first, std::uint64_t length) {
   return length > 0 && length - 1 > kTop - first;
+}
+
+[[nodiscard]] bool overlap(Bytes a, Bytes b) {
+  return a.data() < b.data() + b.size() && b.data() < a.data() + a.size();
 }
 
 [[nodiscard]] Result<void> check_rights(std::uint32_t access) {
@@ -52,11 +58,15 @@ Result<MemoryRegion*> Nic::register_memory(ProtectionDomain* pd, std::byte* base
   const std::scoped_lock lock(impl_->objects_mutex);
   MemoryRegion* const region = VERBENA_TRY(impl_->add_region(
       pd, {.base = base, .address = address, .length = length, .access = access}));
-  if (on_demand) return region;
-  region->memory = {base, length};
-  region->shared = impl_->host.share_memory(region->memory, access);
-  impl_->publish(*region, access);
+  impl_->share(*region, {base, length}, access);
   return region;
+}
+
+void Nic::Impl::share(MemoryRegion& region, Bytes memory, std::uint32_t access) {
+  region.memory = memory;
+  region.shared = host.share_memory(memory, access);
+  if (region.shared) shared_regions.emplace(region.key, &region);
+  publish(region, access);
 }
 
 void Nic::Impl::publish(const MemoryRegion& region, std::uint32_t access) {
@@ -79,6 +89,26 @@ void Nic::Impl::publish(const MemoryRegion& region, std::uint32_t access) {
 // shard was entered once, none is.
 void Nic::Impl::withdraw(const MemoryRegion& region) {
   for (const auto& shard : shards) shard->withdraw(region.key, host.now());
+  give_up_memory();
+}
+
+void Nic::Impl::give_up_memory() {
+  const auto stays = std::ranges::find_if(shards, [](const auto& one) { return one->gives_up(); });
+  if (stays == shards.end()) return;
+  for (const Bytes pages : (*stays)->take_given_up(host.now())) {
+    std::size_t count = 0;
+    std::erase_if(shared_regions, [&](const auto& one) {
+      MemoryRegion& region = *one.second;
+      if (!overlap(region.shared->pages, pages)) return false;
+      for (const auto& shard : shards) shard->withdraw(region.key, host.now());
+      region.shared.reset();
+      ++count;
+      return true;
+    });
+    host.give_up_memory(pages, count);
+  }
+  // Others may have stayed in the same meanwhile, or in other regions.
+  give_up_memory();
 }
 
 Result<MemoryRegion*> Nic::Impl::add_region(ProtectionDomain* pd, engine::MemoryKey key) {
@@ -94,10 +124,13 @@ Result<MemoryRegion*> Nic::register_all_memory(ProtectionDomain* pd, std::uint32
   VERBENA_TRY(check_rights(access));
   const std::scoped_lock lock(impl_->objects_mutex);
   // No program has the first page: a null pointer is a wrong address like any other.
-  return impl_->add_region(pd, {.base = reinterpret_cast<std::byte*>(kFirstAddress),  // NOLINT
-                                .address = kFirstAddress,
-                                .length = kAddressSpace - kFirstAddress,
-                                .access = access | engine::kOnDemand});
+  auto* const first = reinterpret_cast<std::byte*>(kFirstAddress);  // NOLINT
+  constexpr std::uint64_t kLength = kAddressSpace - kFirstAddress;
+  access |= engine::kOnDemand;
+  MemoryRegion* const region = VERBENA_TRY(impl_->add_region(
+      pd, {.base = first, .address = kFirstAddress, .length = kLength, .access = access}));
+  impl_->share(*region, {first, kLength}, access);
+  return region;
 }
 
 Result<MemoryRegion*> Nic::register_nothing(ProtectionDomain* pd) {
@@ -170,6 +203,7 @@ Result<void> Nic::deregister_memory(MemoryRegion* region) {
   impl_->keys.erase(region->key);
   impl_->withdraw(*region);
   impl_->keys.reclaim(region->key);
+  impl_->shared_regions.erase(region->key);
   if (!region->memory.empty()) impl_->host.unshare_memory(region->memory);
   --region->pd->uses;
   if (region->device != nullptr) --region->device->uses;

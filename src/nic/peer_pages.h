@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "base/sys.h"
+#include "nic/fork_ledger.h"
 #include "nic/shared_place.h"
 
 namespace verbena::nic {
@@ -16,8 +17,9 @@ namespace verbena::nic {
 /// says of them is checked against its files, which cannot shrink: what is mapped stays.
 class PeerPages {
  public:
-  /// Takes the peer's two files; bad_message for what are none.
-  [[nodiscard]] static Result<PeerPages> open(sys::OwnedFd writable, sys::OwnedFd readable);
+  /// Takes the peer's two files; bad_message for what are none. `ledger` outlives it.
+  [[nodiscard]] static Result<PeerPages> open(ForkLedger& ledger, sys::OwnedFd writable,
+                                              sys::OwnedFd readable);
   PeerPages(PeerPages&&) noexcept = default;
   PeerPages& operator=(PeerPages&&) noexcept = default;
 
@@ -26,7 +28,7 @@ class PeerPages {
 
  private:
   struct File {
-    sys::OwnedFd fd{};
+    LedgerFd fd{};
     std::uint64_t size = 0;
   };
   /// A stretch that is mapped.
@@ -56,7 +58,7 @@ class PeerPages {
 
   PeerPages(File writable, File readable)
       : writable_(std::move(writable)), readable_(std::move(readable)) {}
-  [[nodiscard]] static Result<File> check(sys::OwnedFd fd);
+  [[nodiscard]] static Result<File> check(ForkLedger& ledger, sys::OwnedFd fd);
   [[nodiscard]] Mapping map(const SharedPlace& place) const;
 
   File writable_;

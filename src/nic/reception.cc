@@ -118,7 +118,9 @@ bool Reception::answer_request(int guest, const Request& request,
       const auto opened = receptionist_.open_channel(
           {.pair = request.pair, .from = process_of(guest), .descriptors = std::move(descriptors)});
       if (!opened) return reply(guest, std::unexpected(opened.error()));
-      return reply(guest, Reply{}, *opened);
+      std::vector<int> numbers;
+      for (const sys::OwnedFd& fd : *opened) numbers.push_back(fd.get());
+      return reply(guest, Reply{}, numbers);
     }
     case Request::Kind::kQueuePairs: break;
     default: return false;

@@ -23,10 +23,10 @@ class TestReceptionist final : public Receptionist {
     return fail(std::errc::bad_message);
   }
   void look() override { ++looks; }
-  Result<std::vector<int>> open_channel(ChannelOffer offer) override {
+  Result<std::vector<sys::OwnedFd>> open_channel(ChannelOffer offer) override {
     offered = offer.pair;
     offered_descriptors = offer.descriptors.size();
-    return std::vector<int>{};
+    return std::vector<sys::OwnedFd>{};
   }
   std::size_t queue_pairs(std::uint32_t above, std::span<QueuePairReport> to) override {
     asked_above = above;

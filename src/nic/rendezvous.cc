@@ -139,7 +139,10 @@ Result<Caller::Answer> Caller::ask(const Request& request, std::span<const int> 
                 fmt::format("{}: {}", describe_process(pid_),
                             std::generic_category().message(answer.reply.error)));
   }
-  if (received->descriptors_lost)
+  // Who has taken an offer has done so, whatever of the answer gets here.
+  if (received->descriptors_lost && request.kind == Request::Kind::kChannel)
+    received->descriptors.clear();
+  else if (received->descriptors_lost)
     return fail(std::errc::too_many_files_open,
                 "this process has no descriptors left for the NIC's sockets: raise `ulimit -n`");
   const std::size_t payload = received->size - sizeof answer.reply;

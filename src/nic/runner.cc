@@ -89,11 +89,6 @@ Result<void> Runner::start() {
   return {};
 }
 
-bool Runner::started() {
-  const std::scoped_lock lock(mutex_);
-  return started_;
-}
-
 bool Runner::add_to_epoll(std::span<const int> fds) {
   return std::ranges::all_of(fds, [this](int fd) {
     epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};

@@ -30,12 +30,15 @@ std::vector<sys::OwnedFd> duplicates(std::span<const int> descriptors) {
   return made;
 }
 
-/// The way to a peer's memory, by the board and the files that it has handed over.
-Result<DirectPath> path_by(std::span<sys::OwnedFd> shared, ReachWords words, std::size_t end) {
-  auto board = VERBENA_TRY(DirectBoard::open(shared[0].get()));
-  auto pages = VERBENA_TRY(PeerPages::open(std::move(shared[1]), std::move(shared[2])));
-  return DirectPath{.board = std::move(board),
-                    .pages = std::make_unique<PeerPages>(std::move(pages)),
+/// The way to a peer's memory, by the board and the files that it has handed over, if they are
+/// such.
+std::optional<DirectPath> path_by(std::span<sys::OwnedFd> shared, ReachWords& words,
+                                  std::size_t end, ForkLedger& ledger) {
+  auto board = DirectBoard::open(shared[0].get());
+  auto pages = PeerPages::open(ledger, std::move(shared[1]), std::move(shared[2]));
+  if (!board || !pages) return std::nullopt;
+  return DirectPath{.board = std::move(*board),
+                    .pages = std::make_unique<PeerPages>(std::move(*pages)),
                     .words = std::make_unique<ReachWords>(std::move(words)),
                     .end = end};
 }
@@ -59,8 +62,7 @@ std::shared_ptr<DirectPaths> SameHost::add(const wire::Address& address, std::ui
   auto board = pages_ != nullptr ? DirectBoard::create() : fail(std::errc::not_supported);
   if (board) {
     made.board = std::make_shared<const LedgerFd>(ledger_, std::move(board->descriptor));
-    paths = std::make_shared<DirectPaths>(
-        std::move(board->board), [pages = pages_.get()](Bytes gone) { pages->replace(gone); });
+    paths = std::make_shared<DirectPaths>(std::move(board->board));
     made.paths = paths;
   } else if (pages_ != nullptr) {
     log(LogLevel::kInfo, "no memory is shared with processes of this machine: {}",
@@ -80,6 +82,7 @@ std::uint16_t SameHost::meet(const wire::Path& path, std::uint8_t slot,
                       .own_slot = slot,
                       .peer_slot = static_cast<std::uint8_t>(destination_qp >> link::kSlotShift)};
   const std::scoped_lock lock(meeting_);
+  forget_gone();
   if (const std::uint16_t number = known(pair); number != 0) return number;
   Caller caller(slot_name(pair.peer, pair.peer_slot), kPatience);
   using enum Caller::Outcome;
@@ -94,20 +97,28 @@ std::uint16_t SameHost::meet(const wire::Path& path, std::uint8_t slot,
   return stay_apart(pair, caller.pid());
 }
 
-/// The channel to somebody met before, who is still there; 0 for none.
+/// The channels to those who have died, and the memory of theirs that is mapped, go with the next
+/// one who comes.
+void SameHost::forget_gone() {
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(met_, [&](const auto& one) {
+    const auto& [pair, met] = one;
+    const auto bell = met.bell.lock();
+    if (bell == nullptr) return true;
+    if (!has_hung_up(bell->get())) return false;
+    if (const auto slot = slots_.find({pair.own, pair.own_slot}); slot != slots_.end()) {
+      if (const auto channels = slot->second.channels.lock()) channels->close(met.number);
+      if (const auto paths = slot->second.paths.lock()) paths->close(met.number);
+    }
+    return true;
+  });
+}
+
+/// The channel to somebody met before; 0 for none.
 std::uint16_t SameHost::known(const SlotPair& pair) {
   const std::scoped_lock lock(mutex_);
   const auto found = met_.find(pair);
-  if (found == met_.end()) return 0;
-  const auto bell = found->second.bell.lock();
-  if (bell != nullptr && !has_hung_up(bell->get())) return found->second.number;
-  if (const auto slot = slots_.find({pair.own, pair.own_slot});
-      slot != slots_.end() && bell != nullptr) {
-    if (const auto channels = slot->second.channels.lock()) channels->close(found->second.number);
-    if (const auto paths = slot->second.paths.lock()) paths->close(found->second.number);
-  }
-  met_.erase(found);
-  return 0;
+  return found == met_.end() ? 0 : found->second.number;
 }
 
 bool SameHost::apart(const SlotPair& pair, pid_t peer) {
@@ -144,9 +155,8 @@ Result<std::uint16_t> SameHost::introduce(const SlotPair& pair, Caller& caller) 
   }
   std::vector<sys::OwnedFd> answer;
   if (here) {
-    const auto taken = VERBENA_TRY(accept(
+    answer = VERBENA_TRY(accept(
         {.pair = pair.from_peer(), .from = caller.pid(), .descriptors = duplicates(offered)}));
-    answer = duplicates(taken);
   } else {
     // Who was stopped in the middle of it finds the offer later.
     auto taken = caller.offer(pair.from_peer(), offered);
@@ -156,12 +166,12 @@ Result<std::uint16_t> SameHost::introduce(const SlotPair& pair, Caller& caller) 
   }
   Half half{
       .out = std::move(there.memory), .in = std::move(back.memory), .bell = std::move(own_bell)};
-  if (words && answer.size() == kShared)
-    half.direct = VERBENA_TRY(path_by(answer, std::move(words->words), 0));
+  // The peer has the channel by now: without the way to its memory it is used all the same.
+  if (words && answer.size() == kShared) half.direct = path_by(answer, words->words, 0, ledger_);
   return open(pair, caller.pid(), std::move(half));
 }
 
-Result<std::vector<int>> SameHost::accept(ChannelOffer offer) {
+Result<std::vector<sys::OwnedFd>> SameHost::accept(ChannelOffer offer) {
   std::vector<sys::OwnedFd>& descriptors = offer.descriptors;
   if (descriptors.size() != kOffered && descriptors.size() != kOfferedWithMemory)
     return fail(std::errc::bad_message, "no channel came with the offer");
@@ -175,13 +185,13 @@ Result<std::vector<int>> SameHost::accept(ChannelOffer offer) {
   Half half{.out = std::move(out),
             .in = std::move(in),
             .bell = sys::move_high(std::move(descriptors[2]))};
-  std::vector<int> answer;
+  std::vector<sys::OwnedFd> answer;
   if (descriptors.size() == kOfferedWithMemory) {
-    answer = shared_by(offer.pair);
-    auto words = VERBENA_TRY(ReachWords::open(descriptors[kOffered].get()));
-    if (!answer.empty())
-      half.direct =
-          VERBENA_TRY(path_by(std::span(descriptors).subspan(kOffered + 1), std::move(words), 1));
+    answer = duplicates(shared_by(offer.pair));
+    auto words = ReachWords::open(descriptors[kOffered].get());
+    if (words && !answer.empty())
+      half.direct = path_by(std::span(descriptors).subspan(kOffered + 1), *words, 1, ledger_);
+    if (!half.direct) answer.clear();
   }
   VERBENA_TRY(open(offer.pair, offer.from, std::move(half)));
   return answer;

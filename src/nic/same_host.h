@@ -53,8 +53,8 @@ class SameHost {
   /// `wire::Path::channel`; 0 where there is none, which is the network.
   [[nodiscard]] std::uint16_t meet(const wire::Path& path, std::uint8_t slot,
                                    std::uint32_t destination_qp);
-  /// Takes an offer; what goes back to who made it, and stays open until the next call from there.
-  [[nodiscard]] Result<std::vector<int>> accept(ChannelOffer offer);
+  /// Takes an offer; what goes back to who made it.
+  [[nodiscard]] Result<std::vector<sys::OwnedFd>> accept(ChannelOffer offer);
 
  private:
   /// A slot of this process.
@@ -76,6 +76,7 @@ class SameHost {
   };
   using Place = std::pair<wire::Address, std::uint8_t>;
 
+  void forget_gone();
   [[nodiscard]] std::uint16_t known(const SlotPair& pair);
   [[nodiscard]] bool apart(const SlotPair& pair, pid_t peer);
   [[nodiscard]] std::uint16_t stay_apart(const SlotPair& pair, pid_t peer);

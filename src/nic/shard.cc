@@ -108,7 +108,8 @@ bool Shard::do_at_once(QueuePair& qp, const engine::SendWqe& wqe, Host& clock) {
   const bool copied = engine_.copy_at_once(*qp.transport, wqe);
   const Time now = clock.now();
   const bool done = copied && engine_.end_at_once(*qp.transport, wqe, now);
-  if (engine_.unfinished() || overruns_.load(std::memory_order_relaxed)) {
+  // A reply is not to overtake the acknowledgement of what it answers.
+  if (engine_.unfinished() || engine_.acks_held() || overruns_.load(std::memory_order_relaxed)) {
     dirty_ = true;
     turn(now, Acks::kSend, Receive::kNo);
   }
@@ -289,6 +290,10 @@ void Shard::refresh(QueuePair& qp, Time now) {
 void Shard::publish(const SharedRegion& region, Time now) {
   if (direct_ == nullptr) return;
   run(now, [&] { direct_->publish(region); });
+}
+
+std::vector<Bytes> Shard::take_given_up(Time now) {
+  return change(now, [&] { return direct_->take_given_up(); });
 }
 
 void Shard::withdraw(std::uint32_t key, Time now) {

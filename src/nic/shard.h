@@ -100,6 +100,9 @@ class Shard {
   /// Returns when nobody who was inside at the call is inside any more, and no peer uses what the
   /// key had opened.
   void withdraw(std::uint32_t key, Time now);
+  /// See DirectPaths; after withdraw(), modify() and remove().
+  [[nodiscard]] bool gives_up() const { return direct_ != nullptr && direct_->gives_up(); }
+  [[nodiscard]] std::vector<Bytes> take_given_up(Time now);
   /// Lets `work` have the shard.
   void run(Time now, const std::function<void()>& work);
   /// Sends the acknowledgements that are held.

@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstring>
 #include <thread>
 
@@ -50,7 +53,7 @@ class SharedPagesTest : public ::testing::Test {
   Bytes peer_view(const SharedMemory& memory, std::uint32_t key = 1 << 8) {
     const auto [writable, readable] = pages_->descriptors();
     if (!peer_)
-      peer_ = PeerPages::open(sys::OwnedFd(sys::fcntl(writable, F_DUPFD_CLOEXEC)),
+      peer_ = PeerPages::open(ledger_, sys::OwnedFd(sys::fcntl(writable, F_DUPFD_CLOEXEC)),
                               sys::OwnedFd(sys::fcntl(readable, F_DUPFD_CLOEXEC)))
                   .value();
     return peer_->at({.key = key,
@@ -168,10 +171,113 @@ TEST_F(SharedPagesTest, ReplacedPagesAreOutOfPeersReach) {
   ASSERT_TRUE(shared);
   const Bytes peer = peer_view(*shared);
   peer[0] = std::byte{1};
-  pages_->replace(shared->pages);
+  pages_->replace(shared->pages, 0);  // a region has them that is not closed to peers
   peer[0] = std::byte{2};
-  EXPECT_EQ(memory.bytes()[0], std::byte{1});
+  EXPECT_EQ(memory.bytes()[0], std::byte{2});
+  pages_->replace(shared->pages, 1);
+  peer[0] = std::byte{3};
+  EXPECT_EQ(memory.bytes()[0], std::byte{2});
   pages_->leave(memory.bytes());
+  // What was made private is shared again as anything else.
+  const auto again = pages_->enter(memory.bytes(), true, true);
+  ASSERT_TRUE(again);
+  peer_view(*again, 2 << 8)[1] = std::byte{4};
+  EXPECT_EQ(memory.bytes()[0], std::byte{2});
+  EXPECT_EQ(memory.bytes()[1], std::byte{4});
+  pages_->leave(memory.bytes());
+}
+
+TEST_F(SharedPagesTest, PagesAreReplacedBesideTheirNeighbours) {
+  const Pages memory(6);
+  const auto all = pages_->enter(memory.bytes(), true, true);
+  ASSERT_TRUE(all);
+  const Bytes peer = peer_view(*all);
+  pages_->replace(memory.part(2 * kPage, kPage), 1);
+  std::ranges::fill(peer, std::byte{1});
+  for (std::size_t i = 0; i < 6; ++i)
+    EXPECT_EQ(memory.bytes()[i * kPage], i == 2 ? std::byte{0} : std::byte{1}) << i;
+  pages_->leave(memory.bytes());
+}
+
+TEST_F(SharedPagesTest, NoStoreIsLostWhereThreadsWriteWhatIsReplaced) {
+  constexpr std::size_t kPages = 512;
+  const Pages memory(kPages);
+  const auto shared = pages_->enter(memory.bytes(), true, true);
+  ASSERT_TRUE(shared);
+  std::atomic<bool> stop{false};
+  std::uint64_t rounds = 0;
+  std::thread writer([&] {
+    while (!stop) {
+      ++rounds;
+      for (std::size_t i = 0; i < kPages; ++i)
+        std::memcpy(memory.bytes().data() + i * kPage + 64, &rounds, sizeof rounds);
+    }
+  });
+  pages_->replace(shared->pages, 1);
+  stop = true;
+  writer.join();
+  for (std::size_t i = 0; i < kPages; ++i) {
+    std::uint64_t found = 0;
+    std::memcpy(&found, memory.bytes().data() + i * kPage + 64, sizeof found);
+    ASSERT_EQ(found, rounds) << i;
+  }
+  pages_->leave(memory.bytes());
+}
+
+TEST_F(SharedPagesTest, WhatIsLeftOfAPartlyUnmappedRegionStays) {
+  const Pages memory(16);
+  std::ranges::fill(memory.bytes(), std::byte{6});
+  ASSERT_TRUE(pages_->enter(memory.bytes(), true, true));
+  ASSERT_EQ(::munmap(memory.bytes().data() + 8 * kPage, 8 * kPage), 0);
+  pages_->leave(memory.bytes());
+  static_cast<void>(pages_->enter(memory.part(0, 8 * kPage), true, true));
+  EXPECT_TRUE(std::ranges::all_of(memory.part(0, 8 * kPage),
+                                  [](std::byte one) { return one == std::byte{6}; }));
+  pages_->leave(memory.part(0, 8 * kPage));
+}
+
+TEST_F(SharedPagesTest, WhatTheProgramMovedStays) {
+  const Pages memory(4);
+  const Pages elsewhere(4);
+  std::ranges::fill(memory.bytes(), std::byte{6});
+  ASSERT_TRUE(pages_->enter(memory.bytes(), true, true));
+  std::byte* const from = memory.bytes().data();
+  std::byte* const to = elsewhere.bytes().data();
+  ASSERT_EQ(::mremap(from, 4 * kPage, 4 * kPage, MREMAP_MAYMOVE | MREMAP_FIXED, to), to);
+  pages_->leave(memory.bytes());
+  ASSERT_EQ(::mmap(from, 4 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+                   -1, 0),
+            from);
+  ASSERT_TRUE(pages_->enter(memory.bytes(), true, true));
+  EXPECT_EQ(elsewhere.bytes()[kPage], std::byte{6});
+  EXPECT_EQ(memory.bytes()[kPage], std::byte{0});
+  pages_->leave(memory.bytes());
+}
+
+TEST_F(SharedPagesTest, AMappingThatIsEnlargedGetsZeros) {
+  const Pages memory(2);
+  const Pages other(2);
+  ASSERT_TRUE(pages_->enter(memory.bytes(), true, true));
+  const auto next = pages_->enter(other.bytes(), true, true);
+  ASSERT_TRUE(next);
+  std::ranges::fill(other.bytes(), std::byte{6});
+  void* const large = ::mremap(memory.bytes().data(), 2 * kPage, 4 * kPage, MREMAP_MAYMOVE);
+  ASSERT_NE(large, MAP_FAILED);
+  EXPECT_EQ(static_cast<std::byte*>(large)[2 * kPage], std::byte{0});
+  pages_->leave(memory.bytes());
+  pages_->leave(other.bytes());
+  ::munmap(large, 4 * kPage);
+}
+
+TEST_F(SharedPagesTest, WithTooManyRegionsWhatIsSharedStaysSo) {
+  const Pages memory(2);
+  const auto shared = pages_->enter(memory.bytes(), true, true);
+  ASSERT_TRUE(shared);
+  for (std::size_t i = 0; i < SharedPages::kMostNoted; ++i)
+    static_cast<void>(pages_->enter(memory.bytes(), false, false));
+  pages_->leave(memory.bytes());  // which of them cannot be known
+  peer_view(*shared)[0] = std::byte{9};
+  EXPECT_EQ(memory.bytes()[0], std::byte{9});
 }
 
 TEST_F(SharedPagesTest, AForkedChildHasItsOwn) {
@@ -194,11 +300,60 @@ TEST_F(SharedPagesTest, AForkedChildHasItsOwn) {
   pages_->leave(memory.bytes());
 }
 
+TEST_F(SharedPagesTest, AForkedChildHasItsOwnOfWhatIsLeft) {
+  const Pages memory(8);
+  ASSERT_TRUE(pages_->enter(memory.bytes(), true, true));
+  std::byte* const at = memory.bytes().data();
+  ASSERT_EQ(::munmap(at + 2 * kPage, kPage), 0);
+  ASSERT_EQ(::mprotect(at + 4 * kPage, kPage, PROT_NONE), 0);
+  pages_->before_fork();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    pages_->after_fork_in_child();
+    ::mprotect(at + 4 * kPage, kPage, PROT_READ | PROT_WRITE);
+    for (const std::size_t page : {0U, 1U, 3U, 4U, 7U}) at[page * kPage] = std::byte{2};
+    ::_exit(0);
+  }
+  pages_->after_fork_in_parent();
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  ASSERT_EQ(::mprotect(at + 4 * kPage, kPage, PROT_READ | PROT_WRITE), 0);
+  for (const std::size_t page : {0U, 1U, 3U, 4U, 7U}) EXPECT_EQ(at[page * kPage], std::byte{0});
+  pages_->leave(memory.bytes());
+}
+
+TEST_F(SharedPagesTest, AParentWaitsForItsChildsCopiesThroughSignals) {
+  constexpr std::size_t kPages = 8192;
+  const Pages memory(kPages);
+  std::ranges::fill(memory.bytes(), std::byte{1});
+  ASSERT_TRUE(pages_->enter(memory.bytes(), true, true));
+  const auto before = ::signal(SIGALRM, [](int) {});
+  pages_->before_fork();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    pages_->after_fork_in_child();
+    ::_exit(memory.bytes()[(kPages - 1) * kPage] == std::byte{1} ? 0 : 1);
+  }
+  const itimerval often{.it_interval = {.tv_sec = 0, .tv_usec = 500},
+                        .it_value = {.tv_sec = 0, .tv_usec = 500}};
+  ::setitimer(ITIMER_REAL, &often, nullptr);
+  pages_->after_fork_in_parent();
+  memory.bytes()[(kPages - 1) * kPage] = std::byte{2};
+  const itimerval never{};
+  ::setitimer(ITIMER_REAL, &never, nullptr);
+  ::signal(SIGALRM, before);
+  int status = -1;
+  while (::waitpid(child, &status, 0) < 0) {}
+  EXPECT_EQ(status, 0);
+  pages_->leave(memory.bytes());
+}
+
 TEST_F(SharedPagesTest, FilesThatAPeerCouldShrinkAreNotMapped) {
   const auto plain = [] {
     return sys::OwnedFd(sys::memfd_create("plain", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   };
-  EXPECT_FALSE(PeerPages::open(plain(), plain()));
+  EXPECT_FALSE(PeerPages::open(ledger_, plain(), plain()));
 }
 
 TEST_F(SharedPagesTest, WhatAPeerClaimsBeyondItsFileIsNotMapped) {
@@ -215,6 +370,8 @@ TEST_F(SharedPagesTest, WhatAPeerClaimsBeyondItsFileIsNotMapped) {
   EXPECT_TRUE(peer_->at(place).empty());
   place.stretch = 0;
   place.stretch_length = std::uint64_t{1} << 60;
+  EXPECT_TRUE(peer_->at(place).empty());
+  place.stretch_length = SharedPages::kMostBytes + kPage;
   EXPECT_TRUE(peer_->at(place).empty());
   place.stretch_length = kPage;
   place.stretch = 17;

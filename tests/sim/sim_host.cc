@@ -123,7 +123,8 @@ std::uint64_t SimHost::direct_requests() const {
 /// All processes have one memory: every region is where it is, for its peers, too. What a program
 /// takes away would stay in a file; here it would be gone for them as well.
 std::optional<nic::SharedMemory> SimHost::share_memory(Bytes memory, std::uint32_t access) {
-  const bool open = (access & (engine::kRemoteWrite | engine::kRemoteRead)) != 0;
+  const bool open = (access & (engine::kRemoteWrite | engine::kRemoteRead)) != 0 &&
+                    (access & engine::kOnDemand) == 0;
   if (!share_memory_ || !open || memory.size() == Arena::kBrittle.size) return std::nullopt;
   return nic::SharedMemory{
       .pages = memory, .offset = reinterpret_cast<std::uintptr_t>(memory.data()), .writable = true};
