@@ -12,7 +12,6 @@ namespace verbena::nic {
 namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
-constexpr std::uint32_t kKeyIndexShift = 8;  // engine/key_table.h
 constexpr std::size_t kQueuePairs = 4096;
 constexpr std::size_t kKeys = 4096;
 

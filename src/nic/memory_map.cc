@@ -13,7 +13,7 @@
 namespace verbena::nic {
 namespace {
 
-/// Longer lines are cut: what is asked for stands in front.
+/// Lines are shorter: a path has 4096 bytes at most.
 constexpr std::size_t kBuffer = 8192;
 
 /// Takes a number in base 16 or 10 and the sign behind it off the front of a line.

@@ -198,7 +198,10 @@ Result<void> Nic::post_receive(SharedReceiveQueue* srq, const engine::ReceiveReq
 
 bool Nic::do_at_once(QueuePair* qp, const SendPosting& posting) {
   const engine::SendWqe* const wqe = posting.single();
-  return wqe != nullptr && qp->transport != nullptr &&
+  using enum engine::SendOpcode;
+  const bool one_sided =
+      wqe != nullptr && (wqe->request.opcode == kWrite || wqe->request.opcode == kRead);
+  return one_sided && qp->transport != nullptr &&
          impl_->shard_of(*qp).do_at_once(*qp, *wqe, impl_->host);
 }
 

@@ -12,7 +12,6 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 /// Stretches up to this size get all their pages when they are mapped, not one fault each.
 constexpr std::uint64_t kAtOnce = 16 << 20;
-constexpr std::uint32_t kKeyIndexShift = 8;  // engine/key_table.h
 
 }  // namespace
 

@@ -8,6 +8,9 @@
 /// Words for memory that processes of one machine share.
 namespace verbena::nic {
 
+/// A key's bits below are the generation of its entry (engine/key_table.h).
+inline constexpr unsigned kKeyIndexShift = 8;
+
 /// Whole pages of registered memory, and where they are in a file of their owner's. In the
 /// simulator, where all processes have one memory, the offset is the address.
 struct SharedMemory {
