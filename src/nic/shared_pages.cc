@@ -19,6 +19,7 @@ namespace verbena::nic {
 namespace {
 
 constexpr std::uintptr_t kPage = 4096;
+constexpr const char* kFileName = "verbena-memory";
 /// What all regions of a process's life take of a file, which costs nothing before it is used.
 constexpr std::uint64_t kFileSize = std::uint64_t{1} << 46;
 /// Between two regions of a file: a program that enlarges its mapping of one finds zeros there.
@@ -66,6 +67,22 @@ std::vector<bool> touched_pages(std::uintptr_t begin, std::size_t count) {
   return touched;
 }
 
+/// Whether all of a range is memory whose pages nobody but the program could know: also what was
+/// shared by this NIC or an earlier one, and made private again.
+bool is_plain(std::uintptr_t begin, std::uintptr_t end) {
+  std::uintptr_t reached = begin;
+  const bool read = visit_mappings([&](const Mapping& mapping) {
+    if (mapping.end <= reached) return true;
+    const bool heap = mapping.inode == 0 && (mapping.name.empty() || mapping.name == "[heap]" ||
+                                             mapping.name.starts_with("[anon:"));
+    const bool ours = mapping.name == fmt::format("/memfd:{} (deleted)", kFileName);
+    if (mapping.begin > reached || mapping.rights != "rw-p" || !(heap || ours)) return false;
+    reached = mapping.end;
+    return reached < end;
+  });
+  return read && reached >= end;
+}
+
 /// Makes every page of a private mapping of a file its own, as a write to it does. False when the
 /// program unmaps it meanwhile.
 bool own_pages(std::uintptr_t begin, std::uintptr_t end) {
@@ -100,8 +117,8 @@ Result<SharedPages::File> SharedPages::open_file(ForkLedger& ledger, bool writab
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < kFileSize)
     return fail(std::errc::file_too_large, "RLIMIT_FSIZE is too low to share memory");
-  sys::OwnedFd fd = sys::move_high(
-      sys::OwnedFd(sys::memfd_create("verbena-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+  sys::OwnedFd fd =
+      sys::move_high(sys::OwnedFd(sys::memfd_create(kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING)));
   struct stat status{};
   if (!fd || sys::ftruncate(fd.get(), static_cast<off_t>(kFileSize)) != 0 ||
       sys::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 ||
@@ -218,22 +235,6 @@ bool SharedPages::is_file(const Mapping& mapping) const {
   return std::ranges::any_of(files_, [&](const File& one) {
     return mapping.inode == one.inode && mapping.device == one.device;
   });
-}
-
-/// Whether all of a range is memory whose pages nobody but the program could know: also what was
-/// made private here.
-bool SharedPages::is_plain(std::uintptr_t begin, std::uintptr_t end) const {
-  std::uintptr_t reached = begin;
-  const bool read = visit_mappings([&](const Mapping& mapping) {
-    if (mapping.end <= reached) return true;
-    const bool heap = mapping.inode == 0 && (mapping.name.empty() || mapping.name == "[heap]" ||
-                                             mapping.name.starts_with("[anon:"));
-    if (mapping.begin > reached || mapping.rights != "rw-p" || !(heap || is_file(mapping)))
-      return false;
-    reached = mapping.end;
-    return reached < end;
-  });
-  return read && reached >= end;
 }
 
 /// Whether pages, all of one range, are still where they were put.

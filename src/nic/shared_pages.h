@@ -96,7 +96,6 @@ class SharedPages {
   [[nodiscard]] static Result<File> open_file(ForkLedger& ledger, bool writable);
   [[nodiscard]] File& file(bool writable) { return files_[writable ? 0 : 1]; }
   [[nodiscard]] bool is_file(const Mapping& mapping) const;
-  [[nodiscard]] bool is_plain(std::uintptr_t begin, std::uintptr_t end) const;
   [[nodiscard]] bool alone() const;
   [[nodiscard]] std::size_t count_noted(std::uintptr_t begin, std::uintptr_t end) const;
   [[nodiscard]] std::size_t count_shared(std::uintptr_t begin, std::uintptr_t end) const;

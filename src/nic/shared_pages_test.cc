@@ -187,6 +187,17 @@ TEST_F(SharedPagesTest, ReplacedPagesAreOutOfPeersReach) {
   pages_->leave(memory.bytes());
 }
 
+TEST_F(SharedPagesTest, WhatAnEarlierNicSharedIsSharedAgain) {
+  const Pages memory(2);
+  memory.bytes()[0] = std::byte{7};
+  ASSERT_TRUE(pages_->enter(memory.bytes(), true, true));
+  pages_->leave(memory.bytes());
+  const auto next = SharedPages::create(ledger_, [] { return 0U; }).value();
+  ASSERT_TRUE(next->enter(memory.bytes(), true, true));
+  EXPECT_EQ(memory.bytes()[0], std::byte{7});
+  next->leave(memory.bytes());
+}
+
 TEST_F(SharedPagesTest, PagesAreReplacedBesideTheirNeighbours) {
   const Pages memory(6);
   const auto all = pages_->enter(memory.bytes(), true, true);
