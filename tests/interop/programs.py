@@ -64,18 +64,19 @@ def raw_frames(build, run=()):
 
 
 class Ports:
-    """TCP ports that nobody else takes, each given once: below those that the kernel gives to
-    clients."""
+    """TCP ports that nobody else takes: below those that the kernel gives to clients, and none given
+    again before COUNT others were."""
+    COUNT = 2000
 
-    def __init__(self, first=None):
+    def __init__(self):
         self.lock = threading.Lock()
-        first = random.randrange(10000, 30000) if first is None else first
-        self.next = itertools.cycle(range(first, first + 2000))
+        first = random.randrange(10000, 30000)
+        self.next = itertools.cycle(range(first, first + self.COUNT))
         self.given = set()
 
     def take(self):
         with self.lock:
-            for port in self.next:
+            for port in itertools.islice(self.next, self.COUNT):
                 with socket.socket() as probe:
                     try:
                         probe.bind(("", port))
@@ -83,6 +84,7 @@ class Ports:
                         continue
                 self.given.add(port)
                 return port
+        raise OSError("all TCP ports that were tried are taken")
 
 
 PORTS = Ports()
