@@ -41,7 +41,7 @@ class Victim:
         return words[1] == "alive", int(words[2]), int(words[3])
 
     def facts(self):
-        return leftovers.of_process(self.process.pid)
+        return {**leftovers.of_process(self.process.pid), "heap_kib": int(self.ask("heap"))}
 
     def close(self):
         self.process.stdin.close()
