@@ -48,6 +48,10 @@ class Link {
   /// may leave both as in a default Path: only UD receivers look at them, and asking costs.
   virtual void report_ip_headers() {}
 
+  /// Asks for a readable descriptor when the next packet comes, which some links give only then.
+  /// False when something has come already: whoever wants to sleep receives first.
+  [[nodiscard]] virtual bool arm() { return true; }
+
   /// Descriptors of which one is readable when receive() has something; none for simulated links.
   /// They stay the same while the link lives.
   [[nodiscard]] virtual std::span<const int> descriptors() const { return {}; }

@@ -165,9 +165,8 @@ void Side::fail_send(SendWork& work, ibv_wc_status status) {
                        world_.checker().transmissions(process_.address(), qp_number_,
                                                       work.first_psn, work.psn_count) > 1;
     if (peer_->process_.up() && peer_->state_ == State::kReady && !again &&
-        world_.now() > world_.scheduler().paused_until(peer_->process_.index()) &&
-        !peer_->process_.had_event(peer_->target_number_, event)) {
-      fail(fmt::format("the responder refused send {} and raised no event", work.id));
+        world_.now() > world_.scheduler().paused_until(peer_->process_.index())) {
+      peer_->process_.expect_event(peer_->target_number_, event);
     }
   }
   if (first) check_state(qp_, IBV_QPS_ERR);
