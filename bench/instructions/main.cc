@@ -35,7 +35,8 @@ constexpr std::array kScripts{
     Named{"train_send", train_send},   Named{"train_receive", train_receive},
     Named{"train_place", train_place}, Named{"icrc_64", icrc_64},
     Named{"icrc_1024", icrc_1024},     Named{"write_direct", write_direct},
-    Named{"poll_direct", poll_direct},
+    Named{"poll_direct", poll_direct}, Named{"post_near", post_near},
+    Named{"poll_near", poll_near},     Named{"acked_near", acked_near},
 };
 
 unsigned times_in(std::string_view text) {

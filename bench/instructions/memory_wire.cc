@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/instructions/memory_wire.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -73,8 +75,14 @@ Result<nic::Attachment> MemoryHost::attach(const wire::Address& address) {
   VERBENA_CHECK(place < inboxes_.size());
   nic::Attachment made{.slot = static_cast<std::uint8_t>(place + 1),
                        .link = std::make_unique<MemoryLink>(inboxes_[place], inboxes_[1U - place])};
-  if (!shares_) return made;
   addresses_[place] = address;
+  if (rings_) {
+    channels_[place] = VERBENA_TRY(link::ShmChannels::create());
+    made.link = std::make_unique<link::ShmLink>(std::move(made.link), channels_[place]);
+    made.meet = [](const wire::Path&, std::uint32_t) { return kChannel; };
+    if (place == 1) VERBENA_TRY(join_by_rings());
+  }
+  if (!shares_) return made;
   made.direct = paths_[place] =
       std::make_shared<nic::DirectPaths>(std::move(VERBENA_TRY(nic::DirectBoard::create()).board));
   made.meet = [](const wire::Path&, std::uint32_t) { return kChannel; };
@@ -87,6 +95,23 @@ Result<nic::Attachment> MemoryHost::attach(const wire::Address& address) {
                                .there = [] { return true; }});
   }
   return made;
+}
+
+Result<void> MemoryHost::join_by_rings() {
+  std::array<link::RingMemory::Made, 2> rings = {VERBENA_TRY(link::RingMemory::create()),
+                                                 VERBENA_TRY(link::RingMemory::create())};
+  std::array<int, 2> bells{};
+  VERBENA_CHECK(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, bells.data()) == 0);
+  for (std::size_t i = 0; i < channels_.size(); ++i) {
+    const auto number = channels_[i]->open(
+        {.out = std::move(rings[i].memory),
+         .in = VERBENA_TRY(link::RingMemory::open(rings[1 - i].descriptor.get())),
+         .own = addresses_[i],
+         .peer = addresses_[1 - i],
+         .bell = bells[i]});
+    VERBENA_CHECK(number && *number == kChannel);
+  }
+  return {};
 }
 
 std::optional<nic::SharedMemory> MemoryHost::share_memory(Bytes memory, std::uint32_t) {

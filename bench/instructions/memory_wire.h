@@ -13,8 +13,10 @@
 #include <span>
 #include <vector>
 
+#include "base/sys.h"
 #include "base/time.h"
 #include "link/link.h"
+#include "link/shm.h"
 #include "nic/host.h"
 #include "wire/icrc_memo.h"
 #include "wire/train.h"
@@ -70,6 +72,8 @@ class MemoryHost final : public nic::Host {
                                                               std::uint32_t access) override;
   /// Before the first NIC: they have each other's memory, too.
   void share() { shares_ = true; }
+  /// Before the first NIC: packets between them go by rings.
+  void use_rings() { rings_ = true; }
   /// Lets a NIC work, as the runner does: the first that was opened, or the second.
   void drive(std::size_t which);
 
@@ -80,7 +84,11 @@ class MemoryHost final : public nic::Host {
   std::array<Inbox, 2> inboxes_;
   std::uint8_t attached_ = 0;
   std::vector<nic::Nic*> nics_;
+  [[nodiscard]] Result<void> join_by_rings();
+
   bool shares_ = false;
+  bool rings_ = false;
+  std::array<std::shared_ptr<link::ShmChannels>, 2> channels_{};
   std::array<std::shared_ptr<nic::DirectPaths>, 2> paths_{};
   std::array<wire::Address, 2> addresses_{};
 };

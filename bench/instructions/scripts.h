@@ -37,6 +37,10 @@ void write_list(unsigned warm_up, unsigned times);  ///< ibv_post_send of WRITEs
 void place_list(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that takes those in
 void train_place(unsigned warm_up,
                  unsigned times);  ///< ibv_poll_cq that takes in a WRITE of 32 KiB
+// By rings.
+void post_near(unsigned warm_up, unsigned times);   ///< ibv_post_send of a SEND
+void poll_near(unsigned warm_up, unsigned times);   ///< ibv_poll_cq that takes it in
+void acked_near(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that takes its acknowledgement
 // Where the memory is shared.
 void write_direct(unsigned warm_up, unsigned times);  ///< ibv_post_send of a WRITE
 void poll_direct(unsigned warm_up, unsigned times);   ///< ibv_poll_cq that takes its completion

@@ -270,6 +270,21 @@ void train_place(unsigned warm_up, unsigned times) {
       [&] { VERBENA_CHECK(pair.b->poll() == 0); }, [&] { pair.settle(); });
 }
 
+void post_near(unsigned warm_up, unsigned times) {
+  Pair::host.use_rings();
+  post_send(warm_up, times);
+}
+
+void poll_near(unsigned warm_up, unsigned times) {
+  Pair::host.use_rings();
+  poll_receive(warm_up, times);
+}
+
+void acked_near(unsigned warm_up, unsigned times) {
+  Pair::host.use_rings();
+  poll_send(warm_up, times);
+}
+
 void write_direct(unsigned warm_up, unsigned times) {
   Pair::host.share();
   const Pair pair;
