@@ -38,8 +38,10 @@ void place_list(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that takes 
 void train_place(unsigned warm_up,
                  unsigned times);  ///< ibv_poll_cq that takes in a WRITE of 32 KiB
 // By rings.
-void post_near(unsigned warm_up, unsigned times);   ///< ibv_post_send of a SEND
-void poll_near(unsigned warm_up, unsigned times);   ///< ibv_poll_cq that takes it in
+void post_near(unsigned warm_up, unsigned times);       ///< ibv_post_send of a SEND
+void poll_near(unsigned warm_up, unsigned times);       ///< ibv_poll_cq that takes it in
+void post_near_list(unsigned warm_up, unsigned times);  ///< ibv_post_send of 32 SENDs
+void poll_near_list(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that takes them in
 void acked_near(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that takes its acknowledgement
 // Where the memory is shared.
 void write_direct(unsigned warm_up, unsigned times);  ///< ibv_post_send of a WRITE

@@ -280,6 +280,16 @@ void poll_near(unsigned warm_up, unsigned times) {
   poll_receive(warm_up, times);
 }
 
+void post_near_list(unsigned warm_up, unsigned times) {
+  Pair::host.use_rings();
+  send_list(warm_up, times);
+}
+
+void poll_near_list(unsigned warm_up, unsigned times) {
+  Pair::host.use_rings();
+  poll_list(warm_up, times);
+}
+
 void acked_near(unsigned warm_up, unsigned times) {
   Pair::host.use_rings();
   poll_send(warm_up, times);
