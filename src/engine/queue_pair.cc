@@ -300,9 +300,16 @@ Use QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment, 
 Use QueuePair::handle_alike(const wire::Packet& packet, const wire::Segment& segment, Time now) {
   ++counters_.packets_received;  // the engine has counted it already
   // All else that can be wrong with it was looked at in the one before.
-  if (receives_in(state())) return handle_admitted(packet, segment, now);
-  count(&Counters::wrong_state);
-  return Use::kNone;
+  const QpState now_in = state();
+  if (!receives_in(now_in)) {
+    count(&Counters::wrong_state);
+    return Use::kNone;
+  }
+  const bool plain = (now_in == QpState::kRts || now_in == QpState::kRtr) && connected() &&
+                     !core_.config.congestion.on;
+  if (!plain || !responder_.handle_like(packet)) return handle_admitted(packet, segment, now);
+  if (overrun_) enter_error(false);
+  return Use::kUseful;
 }
 
 /// A packet that is for this queue pair and may come in its state.

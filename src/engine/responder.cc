@@ -89,6 +89,25 @@ void Responder::handle_request(const wire::Packet& packet, Time) {
   execute(packet);
 }
 
+bool Responder::handle_like(const wire::Packet& packet) {
+  const wire::OpcodeInfo& info = packet.info();
+  const bool plain = info.operation == wire::Operation::kSend && !info.has_ieth &&
+                     message_ == Message::kNone && tags_ == nullptr &&
+                     qp_.config().directory == nullptr && qp_.reliable();
+  if (!plain || packet.bth.psn != expected_psn_ || packet.payload.size() > qp_.mtu()) return false;
+  // What is taken for it stays taken when something is wrong.
+  receive_taken_ = receive_taken_ || target_.receives->take(receive_) == ReceiveSource::Taken::kYes;
+  if (!receive_taken_ || packet.payload.size() > receive_.length ||
+      !scatter(core_.memory, receive_.pieces, 0, packet.payload, receive_.pd))
+    return false;
+  nak_sent_ = false;
+  ahead_ = 0;
+  complete_receive(packet, CompletionOpcode::kReceive,
+                   static_cast<std::uint32_t>(packet.payload.size()));
+  finish_packets(packet, 1);
+  return true;
+}
+
 /// What was under way when a packet got lost, or found no receive, comes after it: a window at
 /// most, before the missing packet is sent again.
 void Responder::note_ahead() {
