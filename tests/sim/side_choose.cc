@@ -111,10 +111,11 @@ SendWork Side::make_work(Kind kind) {
 /// Gives the request its PSNs.
 void Side::number(SendWork& work) {
   work.first_psn = next_psn_;
-  work.psn_count = is_local(work.kind)    ? 0
-                   : is_atomic(work.kind) ? 1
-                                          : std::max((work.length + mtu_ - 1) / mtu_, 1u);
-  next_psn_ = (next_psn_ + work.psn_count) & kPsnMask;
+  const std::uint32_t count = is_local(work.kind) ? 0
+                              : is_atomic(work.kind)
+                                  ? 1
+                                  : std::max((work.length + mtu_ - 1) / mtu_, 1u);
+  next_psn_ = (next_psn_ + count) & kPsnMask;
 }
 
 std::vector<Piece> Side::take_pieces(std::uint32_t length, std::uint32_t most,

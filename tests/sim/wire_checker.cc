@@ -127,14 +127,13 @@ void WireChecker::alive(const wire::Address& local, std::uint32_t local_qp, Time
   if (due.has_value() && posted > *due + kNakGrace) accuse(found->second, "a gap was not NAKed");
 }
 
-std::uint32_t WireChecker::transmissions(const wire::Address& local, std::uint32_t local_qp,
-                                         std::uint32_t first_psn, std::uint32_t count) const {
+std::uint32_t WireChecker::transmissions(const wire::Address& local, std::uint32_t local_qp) const {
   const auto found = flows_.find({local, local_qp});
   if (found == flows_.end()) return 0;
+  const Flow& flow = found->second;
   std::uint32_t most = 0;
-  for (std::uint32_t i = 0; i < std::min(count, kRing); ++i) {
-    const std::uint32_t psn = add(first_psn, i);
-    const Flow::Sent& sent = found->second.sent[psn % kRing];
+  for (std::uint32_t psn = flow.unacked; distance(flow.high, psn) > 0; psn = add(psn, 1)) {
+    const Flow::Sent& sent = flow.sent[psn % kRing];
     if (sent.psn == psn) most = std::max(most, sent.times);
   }
   return most;
