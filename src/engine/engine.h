@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -104,6 +105,9 @@ struct EngineConfig {
   bool patient = false;
   PeerWatch* peers = nullptr;      ///< outlives the engine; null: nothing is known
   DirectMemory* direct = nullptr;  ///< outlives the engine; null: all goes by packets
+  /// Whether the way by a path's channel takes `bytes` now. What nobody acknowledges asks before it
+  /// leaves, and waits; what is acknowledged keeps within windows. Empty: the way is never full.
+  std::function<bool(const wire::Path& path, std::size_t bytes, Time now)> has_room{};
   /// On: connected queue pairs send ECN-capable packets, answer marked ones with CNPs and go by the
   /// CNPs that they get. What comes must tell its traffic class (`link/link.h`).
   CongestionConfig congestion{};

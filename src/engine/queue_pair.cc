@@ -379,7 +379,11 @@ bool QueuePair::end_at_once(const SendWqe& wqe, Time now) {
 
 void QueuePair::handle_timeout(Time now) {
   pace_.handle_timeout(now);
-  if (reliable()) requester_.handle_timeout(now);
+  if (reliable()) {
+    requester_.handle_timeout(now);
+  } else {
+    sender_.handle_timeout(now);
+  }
   if (overrun_) enter_error(false);
 }
 

@@ -87,7 +87,7 @@ class QueuePair {
   void note_held() { held_ = true; }
   /// When handle_timeout() has something to do; kNever when nothing is waited for.
   [[nodiscard]] Time deadline() const {
-    return reliable() ? std::min(pace_.deadline(), requester_.deadline()) : pace_.deadline();
+    return std::min(pace_.deadline(), reliable() ? requester_.deadline() : sender_.deadline());
   }
 
   // For the halves.

@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::uint32_t kQkeyFromQp = 0x8000'0000;  ///< top bit: the queue pair's own Q_Key is sent
 constexpr std::uint32_t kTurnTrains = 64;
+/// A reader empties a full ring within a few hundred microseconds.
+constexpr Duration kLookAgain = std::chrono::microseconds(50);
 
 }  // namespace
 
@@ -20,6 +22,7 @@ void UnacknowledgedSender::reset() {
   oldest_ = cursor_ = qp_.config().send_queue->tail();
   qp_.config().send_queue->clear();
   sent_ = next_psn_ = 0;
+  look_again_ = kNever;
 }
 
 void UnacknowledgedSender::start() { next_psn_ = qp_.attributes().sq_psn; }
@@ -30,6 +33,7 @@ Fill UnacknowledgedSender::fill(TrainBatch& batch, Time now) {
     if (sent_ == 0 && qp_.state() == QpState::kSqd) return Fill::kIdle;
     if (batch.full() || trains == kTurnTrains) return Fill::kMore;
     if (qp_.pace().admits_requests(qp_.mtu(), 1, now) == 0) return Fill::kIdle;
+    if (!has_room(queue.at(cursor_), now)) return Fill::kIdle;
     const Status status = send(batch, queue.at(cursor_), now);
     if (status == Status::kSuccess) continue;
     // The link has not taken what is in this batch yet: the failure waits until that is complete.
@@ -41,6 +45,20 @@ Fill UnacknowledgedSender::fill(TrainBatch& batch, Time now) {
     return Fill::kIdle;
   }
   return Fill::kIdle;
+}
+
+bool UnacknowledgedSender::has_room(const SendWqe& wqe, Time now) {
+  look_again_ = kNever;
+  if (!core_.config.has_room || is_local(wqe.request.opcode)) return true;
+  const wire::Path& path = qp_.connected() ? qp_.path() : wqe.request.target.path;
+  if (path.channel == 0) return true;
+  const std::uint32_t mtu = qp_.mtu();
+  const std::uint32_t left = wqe.length - sent_ * mtu;
+  const std::uint32_t packets = std::min(packet_count(left, mtu), turn_packets(mtu));
+  const std::size_t bytes = std::min(left, packets * mtu) + packets * wire::kMaxHeaderSize;
+  if (core_.config.has_room(path, bytes, now)) return true;
+  look_again_ = now + kLookAgain;
+  return false;
 }
 
 Status UnacknowledgedSender::send(TrainBatch& batch, SendWqe& wqe, Time now) {

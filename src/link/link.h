@@ -30,6 +30,14 @@ class Link {
   /// return.
   virtual std::size_t send(std::span<const wire::Train> trains, Time now) = 0;
 
+  /// Whether `bytes` of packets for `path` would be taken now. They count as given until the next
+  /// send(). For packets that nobody asks for again: true also when waiting makes no sense any
+  /// more.
+  [[nodiscard]] virtual bool has_room(const wire::Path& /*path*/, std::size_t /*bytes*/,
+                                      Time /*now*/) {
+    return true;
+  }
+
   /// Fills `segments` with datagrams that came in and returns how many; zero when none is there.
   /// The views stay valid until the next receive(). Only zero says that nothing is left: fewer than
   /// fit does not.

@@ -18,6 +18,8 @@ constexpr std::size_t kWakesFor = 32768;
 constexpr Duration kWarm = std::chrono::microseconds(200);
 constexpr Duration kLookBelow = std::chrono::microseconds(20);
 constexpr int kBellsAtOnce = 16;
+/// A reader that only waits for a processor reads again within this time.
+constexpr Duration kReadsWithin = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -118,11 +120,28 @@ std::size_t ShmLink::send(std::span<const wire::Train> trains, Time now) {
   return sent;
 }
 
+ShmLink::Way* ShmLink::way_to(const wire::Path& path) const {
+  return path.channel < by_number_.size() ? by_number_[path.channel].get() : nullptr;
+}
+
+bool ShmLink::has_room(const wire::Path& path, std::size_t bytes, Time now) {
+  follow_changes();
+  Way* const way = way_to(path);
+  if (way == nullptr || way->out.broken()) return true;
+  if (way->out.has_room(kRingSize / 2 + way->promised + bytes)) {
+    way->promised += bytes;
+    way->full_since = kNever;
+    return true;
+  }
+  way->full_since = std::min(way->full_since, now);
+  return now - way->full_since > kReadsWithin;
+}
+
 /// False when there is no room for all of it.
 bool ShmLink::write(const wire::Train& train) {
-  const std::uint16_t number = train.path->channel;
-  Way* const way = number < by_number_.size() ? by_number_[number].get() : nullptr;
+  Way* const way = way_to(*train.path);
   if (way == nullptr || way->out.broken()) return true;  // lost
+  way->promised = 0;
   if (std::ranges::find(written_, way) == written_.end()) written_.push_back(way);
   const Resume resume = std::exchange(resume_, {});
   const bool again = resume.packets != 0 && resume.packets < train.count &&

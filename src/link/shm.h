@@ -74,6 +74,9 @@ class ShmLink final : public Link {
   ShmLink(std::unique_ptr<Link> inner, std::shared_ptr<ShmChannels> channels);
 
   std::size_t send(std::span<const wire::Train> trains, Time now) override;
+  /// Half of a ring is left to packets that keep within windows. Where the reader has read nothing
+  /// for a second, for it is stopped, nobody waits.
+  [[nodiscard]] bool has_room(const wire::Path& path, std::size_t bytes, Time now) override;
   std::size_t receive(std::span<wire::Segment> segments, Time now) override;
   [[nodiscard]] bool arm() override;
   [[nodiscard]] std::optional<Time> poll_timeout() const override { return inner_->poll_timeout(); }
@@ -96,6 +99,8 @@ class ShmLink final : public Link {
     int bell;
     std::shared_ptr<const void> keep;
     std::uint16_t number = 0;
+    std::size_t promised = 0;  ///< bytes that has_room() gave since the last send()
+    Time full_since = kNever;  ///< has_room() says so since then
   };
   /// Where a train stopped that did not fit: given again first, it goes on there.
   struct Resume {
@@ -106,6 +111,7 @@ class ShmLink final : public Link {
 
   void follow_changes();
   void drain_bells();
+  [[nodiscard]] Way* way_to(const wire::Path& path) const;
   [[nodiscard]] bool write(const wire::Train& train);
   [[nodiscard]] std::size_t read(Way& way, std::span<wire::Segment> segments);
   static void wake(Way& way);

@@ -89,11 +89,11 @@ class RingWriter {
   /// For a reader that does not look: true when something was committed and the reader has said
   /// that it sleeps. It must be woken, and is told of once.
   [[nodiscard]] bool announce();
+  /// Whether so many bytes are free.
+  [[nodiscard]] bool has_room(std::uint64_t bytes);
   [[nodiscard]] bool broken() const { return broken_; }
 
  private:
-  [[nodiscard]] bool has_room(std::uint64_t bytes);
-
   RingMemory memory_;
   std::uint64_t next_ = 0;
   std::uint64_t released_ = 0;  ///< by the reader, when that was looked at

@@ -183,6 +183,34 @@ TEST_F(ShmLinkTest, WhatIsGivenUpAndComesAgainShorterBeginsAnew) {
   expect_equal_but_icrc(b.receive(), packets_of(part.train()));
 }
 
+TEST_F(ShmLinkTest, HalfOfARingIsForWhatNobodyAsksForAgain) {
+  constexpr std::size_t kPart = 64 << 10;
+  std::size_t given = 0;
+  while (a.link->has_room(path, kPart, a.now)) given += kPart;
+  EXPECT_EQ(given, kRingSize / 2);  // what was given counts before it is sent
+  const OwnedTrain train(path, 0x123456, 7, 40'000, 8192);
+  EXPECT_EQ(send(train), 1U);
+  EXPECT_TRUE(a.link->has_room(path, kPart, a.now));
+  while (a.link->has_room(path, kPart, a.now)) EXPECT_EQ(send(train), 1U);
+  EXPECT_EQ(send(train), 1U);  // what keeps within windows has the other half
+  EXPECT_FALSE(b.receive().empty());
+  EXPECT_TRUE(b.receive().empty());  // gives the room back
+  EXPECT_TRUE(a.link->has_room(path, kPart, a.now));
+}
+
+TEST_F(ShmLinkTest, NobodyWaitsForAReaderThatStands) {
+  constexpr std::size_t kMost = kRingSize / 2;
+  EXPECT_TRUE(a.link->has_room(path, kMost, a.now));
+  EXPECT_FALSE(a.link->has_room(path, 1, a.now));
+  EXPECT_FALSE(a.link->has_room(path, 1, a.now + std::chrono::milliseconds(999)));
+  EXPECT_TRUE(a.link->has_room(path, 1, a.now + std::chrono::milliseconds(1001)));
+  EXPECT_EQ(send(OwnedTrain(path, 0x123456, 7, 100, 1024)), 1U);
+  EXPECT_TRUE(a.link->has_room(path, 1, a.now));
+  EXPECT_FALSE(a.link->has_room(path, kMost, a.now));  // waits anew
+  path.channel = 99;
+  EXPECT_TRUE(a.link->has_room(path, kMost, a.now));  // lost either way
+}
+
 TEST_F(ShmLinkTest, WhoSleepsIsWokenOnce) {
   const OwnedTrain train(path, 1, 1, 10, 1024);
   // At first it has not looked yet.

@@ -38,9 +38,12 @@ constexpr int kSendTries = 8;
 /// a window as the kernel counts them.
 [[nodiscard]] engine::EngineConfig engine_config(const NicConfig& config,
                                                  std::size_t receive_buffer,
-                                                 engine::DirectMemory* direct) {
+                                                 engine::DirectMemory* direct, link::Link& link) {
   engine::EngineConfig made = config.engine;
   made.direct = direct;
+  made.has_room = [&link](const wire::Path& path, std::size_t bytes, Time now) {
+    return link.has_room(path, bytes, now);
+  };
   if (receive_buffer != 0) {
     const auto holds =
         static_cast<std::uint32_t>(std::min<std::size_t>(receive_buffer / 8 * 5, made.window_max));
@@ -64,7 +67,8 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
       counters_(std::move(attachment.counters)),
       direct_(std::move(attachment.direct)),
       icrc_(icrc_mode(config.icrc)),
-      engine_(engine_config(config, attachment.receive_buffer, direct_.get()), memory, *counters_),
+      engine_(engine_config(config, attachment.receive_buffer, direct_.get(), *link_), memory,
+              *counters_),
       events_(events),
       held_events_(held_events),
       wake_(std::move(wake)),

@@ -49,6 +49,9 @@ class SameHost::Near final : public link::Link {
   std::size_t receive(std::span<wire::Segment> segments, Time now) override {
     return silent_ ? 0 : inner_.receive(segments, now);
   }
+  [[nodiscard]] bool has_room(const wire::Path& path, std::size_t bytes, Time now) override {
+    return inner_.has_room(path, bytes, now);
+  }
   [[nodiscard]] bool arm() override { return inner_.arm(); }
 
   void silence() { silent_ = true; }
