@@ -251,6 +251,16 @@ void Engine::posted(QueuePair& qp, Time) {
   impl_->touched(qp);
 }
 
+bool Engine::send_alone(QueuePair& qp, Time now, wire::Train& train) {
+  Impl& impl = *impl_;
+  if (!impl.ready.empty() || !impl.unconfirmed.empty() || impl.linger.pending()) return false;
+  TrainBatch batch(std::span(&train, 1), impl.gather, std::max(impl.core.config.max_pieces, 1u));
+  if (!qp.send_alone(batch, now)) return false;
+  qp.count(&Counters::packets_sent);
+  impl.watch(qp);
+  return true;
+}
+
 bool Engine::copy_at_once(QueuePair& qp, const SendWqe& wqe) { return qp.copy_at_once(wqe); }
 
 bool Engine::end_at_once(QueuePair& qp, const SendWqe& wqe, Time now) {

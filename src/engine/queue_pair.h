@@ -56,6 +56,9 @@ class QueuePair {
   void handle_placed(const wire::Packet& packet, const wire::Segment& segment, std::uint32_t row,
                      Time now);
   /// See Engine.
+  [[nodiscard]] bool send_alone(TrainBatch& batch, Time now) {
+    return state() == QpState::kRts && reliable() && requester_.send_alone(batch, now);
+  }
   [[nodiscard]] bool copy_at_once(const SendWqe& wqe) { return requester_.copy_at_once(wqe); }
   [[nodiscard]] bool end_at_once(const SendWqe& wqe, Time now);
   /// A notification of congestion. False when it was not for this queue pair, or not yet.

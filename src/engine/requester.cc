@@ -91,6 +91,20 @@ Fill Requester::fill(TrainBatch& batch, Time now) {
   return Fill::kIdle;
 }
 
+/// What stops it here fill() finds again.
+bool Requester::send_alone(TrainBatch& batch, Time now) {
+  SendQueue& queue = *qp_.config().send_queue;
+  if (cursor_ + 1 != queue.tail() || waits_for_receive() || local_error_) return false;
+  SendWqe& wqe = queue.at(cursor_);
+  const SendOpcode opcode = wqe.request.opcode;
+  const bool message = opcode == SendOpcode::kSend || opcode == SendOpcode::kSendWithImm ||
+                       opcode == SendOpcode::kWrite || opcode == SendOpcode::kWriteWithImm;
+  if (!message || wqe.length > qp_.mtu() || !can_start(wqe) || may_be_direct(wqe)) return false;
+  direct_bytes_ = 0;
+  if (cursor_ == assigned_) assign_psns(wqe);
+  return send_message(batch, wqe, now) == Fill::kMore;
+}
+
 bool Requester::rests() const {
   return cursor_ == qp_.config().send_queue->tail() && !local_error_;
 }

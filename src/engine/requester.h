@@ -45,6 +45,7 @@ class Requester {
   void handle_placed(const wire::Packet& packet, std::uint32_t row, Time now);
   void handle_timeout(Time now);
   /// See Engine.
+  [[nodiscard]] bool send_alone(TrainBatch& batch, Time now);
   [[nodiscard]] bool copy_at_once(const SendWqe& wqe);
   [[nodiscard]] bool end_at_once(const SendWqe& wqe, Time now);
   /// kNever when nothing is waited for.

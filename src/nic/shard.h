@@ -149,6 +149,7 @@ class Shard {
   void send(std::span<const wire::Train> trains, Time now);
   void fail_overrun(Time now);
   void raise_events();
+  [[nodiscard]] bool send_alone(const QueuePair& qp, Time now, engine::Acks acks);
   void set_alarm(Time now, engine::Acks acks);
 
   /// Leaves, serving the bells that were rung meanwhile. Returns whether the host has to be woken.
