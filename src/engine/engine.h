@@ -174,8 +174,8 @@ class Engine {
   void posted(QueuePair& qp, Time now);
 
   /// In place of posted() and poll_transmit(), when a request of one packet was posted and nothing
-  /// else waits anywhere: the packet, in `train`. False, and nothing happened, when it takes a turn.
-  /// Held acknowledgements stay held.
+  /// else waits anywhere: the packet, in `train`. False, and nothing happened, when it takes a
+  /// turn. Held acknowledgements stay held.
   [[nodiscard]] bool send_alone(QueuePair& qp, Time now, wire::Train& train);
 
   // A WRITE or READ that need not be posted, since nothing waits before it and the peer's memory is
