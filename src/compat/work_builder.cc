@@ -21,15 +21,17 @@ void note(WorkBuilder& builder, int error) {
   if (error != 0 && (error != ENOMEM || builder.error == 0)) builder.error = error;
 }
 
-/// Whether the latest request has a place, where its pieces and inline data go.
-bool placed(const WorkBuilder& builder) {
-  return builder.request != nullptr && builder.request != &builder.lost;
+/// Where the latest request's pieces and inline data go; null when it has no place.
+nic::SendPosting* posting_of(WorkBuilder& builder) {
+  const bool placed = builder.request != nullptr && builder.request != &builder.lost;
+  return placed && builder.posting ? &*builder.posting : nullptr;
 }
 
 /// The latest request is whole.
 void end(WorkBuilder& builder) {
-  if (!placed(builder)) return;
-  if (const auto ended = builder.posting->end(); !ended) note(builder, to_errno(ended.error()));
+  nic::SendPosting* const posting = posting_of(builder);
+  if (posting == nullptr) return;
+  if (const auto ended = posting->end(); !ended) note(builder, to_errno(ended.error()));
 }
 
 /// Begins a request with what the program set in the C object: wr_id and wr_flags.
@@ -138,7 +140,8 @@ void wr_set_sge_list(ibv_qp_ex* qp, std::size_t count, const ibv_sge* list) {
   WorkBuilder* const builder = begun(qp);
   if (builder == nullptr) return;
   if (count > Qp::of(qp).max_send_sge) return note(*builder, EINVAL);
-  if (placed(*builder)) copy_pieces(builder->posting->make_pieces(count), list);
+  if (nic::SendPosting* const posting = posting_of(*builder); posting != nullptr)
+    copy_pieces(posting->make_pieces(count), list);
 }
 
 void wr_set_sge(ibv_qp_ex* qp, std::uint32_t lkey, std::uint64_t address, std::uint32_t length) {
@@ -148,10 +151,11 @@ void wr_set_sge(ibv_qp_ex* qp, std::uint32_t lkey, std::uint64_t address, std::u
 
 void wr_set_inline_data_list(ibv_qp_ex* qp, std::size_t count, const ibv_data_buf* list) {
   WorkBuilder* const builder = begun(qp);
-  if (builder == nullptr || !placed(*builder)) return;
-  builder->posting->begin_inline();
+  nic::SendPosting* const posting = builder == nullptr ? nullptr : posting_of(*builder);
+  if (posting == nullptr) return;
+  posting->begin_inline();
   for (const ibv_data_buf& buffer : std::span(list, count)) {
-    if (const auto added = builder->posting->add_inline(buffer.addr, buffer.length); !added)
+    if (const auto added = posting->add_inline(buffer.addr, buffer.length); !added)
       return note(*builder, to_errno(added.error()));
   }
 }
@@ -179,7 +183,9 @@ void wr_start(ibv_qp_ex* c_qp) {
 int publish(const Qp& qp) {
   WorkBuilder& builder = *qp.builder;
   end(builder);
-  if (builder.error != 0 || qp.nic->do_at_once(qp.pair, *builder.posting)) return builder.error;
+  if (builder.error != 0) return builder.error;
+  if (!builder.posting) return EINVAL;  // it was never begun
+  if (qp.nic->do_at_once(qp.pair, *builder.posting)) return 0;
   const auto published = builder.posting->publish();
   return published ? 0 : to_errno(published.error());
 }
