@@ -4,8 +4,10 @@
 // verbs only. It obeys lines on its standard input, each answered by a line:
 //   target GID QPN   a new queue pair, connected to that; prints what the peer is told of it
 //   check            one round over its own connections, then whether all is as it should be
+//   heap             KiB that it and its libraries have from malloc
 // Between them it keeps its own connections busy.
 #include <arpa/inet.h>
+#include <malloc.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -125,6 +127,7 @@ class Victim {
     words >> command;
     if (command == "target") return target(words);
     if (command == "check") return check();
+    if (command == "heap") return heap();
     return "what?";
   }
 
@@ -162,6 +165,11 @@ class Victim {
     const ibv_sge room = piece_of(ground_, Ground::kReceives, 0, 4096 + kGrh);
     // Bounded: on a queue pair that has just ended each post is flushed at once.
     for (std::uint32_t i = 0; i < End::kDepth && end.try_receive(room); ++i) {}
+  }
+
+  static std::string heap() {
+    const struct mallinfo2 now = mallinfo2();
+    return std::to_string((now.uordblks + now.hblkhd) / 1024);
   }
 
   std::string check() {
