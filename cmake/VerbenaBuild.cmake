@@ -25,10 +25,12 @@ if(VERBENA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
                           "${VERBENA_CCACHE}"
                   RESULT_VARIABLE ccache_status OUTPUT_QUIET ERROR_QUIET)
   if(ccache_status EQUAL 0)
-    set(launcher "${VERBENA_CCACHE}")
+    # What one clone has compiled is found from every other.
+    set(launcher env "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1)
     if(VERBENA_PCH)  # else it does not look at what uses a precompiled header
-      list(PREPEND launcher env CCACHE_SLOPPINESS=pch_defines,time_macros)
+      list(APPEND launcher CCACHE_SLOPPINESS=pch_defines,time_macros)
     endif()
+    list(APPEND launcher "${VERBENA_CCACHE}")
     set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
     set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   endif()

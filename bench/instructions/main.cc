@@ -27,16 +27,17 @@ struct Named {
   void (*run)(unsigned warm_up, unsigned times);
 };
 constexpr std::array kScripts{
-    Named{"post_send", post_send},
-    Named{"post_receive", post_receive},
-    Named{"poll_empty", poll_empty},
-    Named{"poll_receive", poll_receive},
-    Named{"poll_send", poll_send},
-    Named{"train_send", train_send},
-    Named{"train_receive", train_receive},
-    Named{"train_place", train_place},
-    Named{"icrc_64", icrc_64},
-    Named{"icrc_1024", icrc_1024},
+    Named{"post_send", post_send},           Named{"post_receive", post_receive},
+    Named{"poll_empty", poll_empty},         Named{"poll_receive", poll_receive},
+    Named{"poll_send", poll_send},           Named{"send_list", send_list},
+    Named{"build_list", build_list},         Named{"poll_list", poll_list},
+    Named{"write_list", write_list},         Named{"place_list", place_list},
+    Named{"train_send", train_send},         Named{"train_receive", train_receive},
+    Named{"train_place", train_place},       Named{"icrc_64", icrc_64},
+    Named{"icrc_1024", icrc_1024},           Named{"write_direct", write_direct},
+    Named{"poll_direct", poll_direct},       Named{"post_near", post_near},
+    Named{"poll_near", poll_near},           Named{"acked_near", acked_near},
+    Named{"post_near_list", post_near_list}, Named{"poll_near_list", poll_near_list},
 };
 
 unsigned times_in(std::string_view text) {

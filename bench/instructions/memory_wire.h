@@ -9,21 +9,27 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "base/sys.h"
 #include "base/time.h"
 #include "link/link.h"
+#include "link/shm.h"
 #include "nic/host.h"
+#include "wire/icrc_memo.h"
 #include "wire/train.h"
 
 namespace verbena::bench {
 
-/// The datagrams on their way to one place; more than fit are a programmer's error.
+/// The datagrams on their way to one place, as a socket brings them: joined, without their
+/// identification. More than fit are a programmer's error.
 class Inbox {
  public:
   static constexpr std::size_t kRoom = 256;
-  void put(const wire::Train& train, std::uint32_t index);
+  void put(const wire::Train& train, const wire::TrainPacket& packet, std::uint16_t position,
+           wire::IcrcStart start);
   std::size_t take(std::span<wire::Segment> segments);
 
  private:
@@ -31,7 +37,7 @@ class Inbox {
     std::array<std::byte, 4352> bytes{};
     std::size_t size = 0;
     wire::Path path{};
-    std::uint16_t identification = 0;
+    std::uint16_t position = 0;
   };
   std::vector<Datagram> datagrams_ = std::vector<Datagram>(kRoom);
   std::size_t put_ = 0;
@@ -48,6 +54,7 @@ class MemoryLink final : public link::Link {
  private:
   Inbox& mine_;
   Inbox& theirs_;
+  wire::IcrcMemo icrc_;
 };
 
 /// Two NICs at most, driven by who polls.
@@ -61,6 +68,12 @@ class MemoryHost final : public nic::Host {
   void release(nic::Nic& nic) override { std::erase(nics_, &nic); }
   void wake(nic::Nic&) override {}
   [[nodiscard]] nic::Waited wait(const std::function<bool()>& ready, nic::Notifier*) override;
+  [[nodiscard]] std::optional<nic::SharedMemory> share_memory(Bytes memory,
+                                                              std::uint32_t access) override;
+  /// Before the first NIC: they have each other's memory, too.
+  void share() { shares_ = true; }
+  /// Before the first NIC: packets between them go by rings.
+  void use_rings() { rings_ = true; }
   /// Lets a NIC work, as the runner does: the first that was opened, or the second.
   void drive(std::size_t which);
 
@@ -71,6 +84,13 @@ class MemoryHost final : public nic::Host {
   std::array<Inbox, 2> inboxes_;
   std::uint8_t attached_ = 0;
   std::vector<nic::Nic*> nics_;
+  [[nodiscard]] Result<void> join_by_rings();
+
+  bool shares_ = false;
+  bool rings_ = false;
+  std::array<std::shared_ptr<link::ShmChannels>, 2> channels_{};
+  std::array<std::shared_ptr<nic::DirectPaths>, 2> paths_{};
+  std::array<wire::Address, 2> addresses_{};
 };
 
 }  // namespace verbena::bench

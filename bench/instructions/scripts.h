@@ -29,8 +29,23 @@ void post_receive(unsigned warm_up, unsigned times);  ///< ibv_post_recv
 void poll_empty(unsigned warm_up, unsigned times);    ///< ibv_poll_cq that finds nothing
 void poll_receive(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that takes a packet in
 void poll_send(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that takes its acknowledgement
+// The same for 32 requests that are posted as one list.
+void send_list(unsigned warm_up, unsigned times);   ///< ibv_post_send of SENDs
+void build_list(unsigned warm_up, unsigned times);  ///< the same by ibv_wr_send
+void poll_list(unsigned warm_up, unsigned times);   ///< ibv_poll_cq that takes them in
+void write_list(unsigned warm_up, unsigned times);  ///< ibv_post_send of WRITEs
+void place_list(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that takes those in
 void train_place(unsigned warm_up,
                  unsigned times);  ///< ibv_poll_cq that takes in a WRITE of 32 KiB
+// By rings.
+void post_near(unsigned warm_up, unsigned times);       ///< ibv_post_send of a SEND
+void poll_near(unsigned warm_up, unsigned times);       ///< ibv_poll_cq that takes it in
+void post_near_list(unsigned warm_up, unsigned times);  ///< ibv_post_send of 32 SENDs
+void poll_near_list(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that takes them in
+void acked_near(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that takes its acknowledgement
+// Where the memory is shared.
+void write_direct(unsigned warm_up, unsigned times);  ///< ibv_post_send of a WRITE
+void poll_direct(unsigned warm_up, unsigned times);   ///< ibv_poll_cq that takes its completion
 
 // The UDP link on loopback, 62 packets of 1 KiB at once; the kernel's part is not counted.
 void train_send(unsigned warm_up, unsigned times);

@@ -19,6 +19,7 @@ namespace {
 constexpr std::uint32_t kMessage = 64;
 constexpr std::uint32_t kLong = 32768;
 constexpr int kDepth = 64;
+constexpr int kList = 32;  ///< requests that are posted at once
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
 /// A device with one queue pair and one region.
@@ -28,15 +29,18 @@ struct Side {
     VERBENA_CHECK(context != nullptr);
     pd = ibv_alloc_pd(context);
     cq = ibv_create_cq(context, 2 * kDepth, nullptr, nullptr, 0);
-    ibv_qp_init_attr init{};
+    ibv_qp_init_attr_ex init{};
     init.send_cq = init.recv_cq = cq;
+    init.pd = pd;
+    init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    init.send_ops_flags = IBV_QP_EX_WITH_SEND;
     init.cap = {.max_send_wr = kDepth,
                 .max_recv_wr = kDepth,
                 .max_send_sge = 1,
                 .max_recv_sge = 1,
                 .max_inline_data = 0};
     init.qp_type = IBV_QPT_RC;
-    qp = ibv_create_qp(pd, &init);
+    qp = ibv_create_qp_ex(context, &init);
     mr = ibv_reg_mr(pd, memory.data(), memory.size(), kAccess);
     VERBENA_CHECK(qp != nullptr && mr != nullptr && ibv_query_gid(context, 1, 0, &gid) == 0);
   }
@@ -74,27 +78,41 @@ struct Side {
             .length = length,
             .lkey = mr->lkey};
   }
-  void receive() {
+  void receive(int count = 1) {
     ibv_sge where = piece(kMessage);
     ibv_recv_wr wr{.wr_id = 1, .next = nullptr, .sg_list = &where, .num_sge = 1};
     ibv_recv_wr* bad = nullptr;
-    VERBENA_CHECK(ibv_post_recv(qp, &wr, &bad) == 0);
+    for (int i = 0; i < count; ++i) VERBENA_CHECK(ibv_post_recv(qp, &wr, &bad) == 0);
   }
-  void send(ibv_wr_opcode opcode, std::uint32_t length, const Side& to) {
+  /// So many at once, of which the last one is signaled.
+  void send(ibv_wr_opcode opcode, std::uint32_t length, const Side& to, int count = 1) {
     ibv_sge from = piece(length);
-    ibv_send_wr wr{};
-    wr.sg_list = &from;
-    wr.num_sge = 1;
-    wr.opcode = opcode;
-    wr.send_flags = IBV_SEND_SIGNALED;
-    wr.wr.rdma.remote_addr = reinterpret_cast<std::uintptr_t>(to.memory.data());
-    wr.wr.rdma.rkey = to.mr->rkey;
+    for (int i = 0; i < count; ++i) {
+      ibv_send_wr& wr = list[static_cast<std::size_t>(i)];
+      wr.next = i + 1 < count ? &wr + 1 : nullptr;
+      wr.sg_list = &from;
+      wr.num_sge = 1;
+      wr.opcode = opcode;
+      wr.send_flags = i + 1 < count ? 0 : IBV_SEND_SIGNALED;
+      wr.wr.rdma.remote_addr = reinterpret_cast<std::uintptr_t>(to.memory.data());
+      wr.wr.rdma.rkey = to.mr->rkey;
+    }
     ibv_send_wr* bad = nullptr;
-    VERBENA_CHECK(ibv_post_send(qp, &wr, &bad) == 0);
+    VERBENA_CHECK(ibv_post_send(qp, list.data(), &bad) == 0);
+  }
+  /// The same SENDs by the extended calls (ibv_wr_post(3)).
+  void build(std::uint32_t length, int count) {
+    ibv_qp_ex* const builder = ibv_qp_to_qp_ex(qp);
+    ibv_wr_start(builder);
+    for (int i = 0; i < count; ++i) {
+      builder->wr_flags = i + 1 < count ? 0 : IBV_SEND_SIGNALED;
+      ibv_wr_send(builder);
+      ibv_wr_set_sge(builder, mr->lkey, reinterpret_cast<std::uintptr_t>(memory.data()), length);
+    }
+    VERBENA_CHECK(ibv_wr_complete(builder) == 0);
   }
   /// How many completions a poll took, each of a success.
-  int poll() const {
-    std::array<ibv_wc, 4> completions{};
+  int poll() {
     const int count = ibv_poll_cq(cq, static_cast<int>(completions.size()), completions.data());
     for (int i = 0; i < count; ++i)
       VERBENA_CHECK(completions[static_cast<std::size_t>(i)].status == IBV_WC_SUCCESS);
@@ -109,6 +127,9 @@ struct Side {
   ibv_qp* qp = nullptr;
   ibv_mr* mr = nullptr;
   ibv_gid gid{};
+  // Here, so that no step makes them.
+  std::array<ibv_send_wr, kList> list{};
+  std::array<ibv_wc, kList> completions{};
 };
 
 /// Two devices, which the process's end takes down.
@@ -197,12 +218,97 @@ void poll_send(unsigned warm_up, unsigned times) {
       [&] { VERBENA_CHECK(pair.a->poll() == 1); }, [] {});
 }
 
+void send_list(unsigned warm_up, unsigned times) {
+  Pair pair;
+  pair.expected = kList + 1;
+  run_script(
+      warm_up, times, [&] { pair.b->receive(kList); },
+      [&] { pair.a->send(IBV_WR_SEND, kMessage, *pair.b, kList); }, [&] { pair.settle(); });
+}
+
+void build_list(unsigned warm_up, unsigned times) {
+  Pair pair;
+  pair.expected = kList + 1;
+  run_script(
+      warm_up, times, [&] { pair.b->receive(kList); }, [&] { pair.a->build(kMessage, kList); },
+      [&] { pair.settle(); });
+}
+
+void poll_list(unsigned warm_up, unsigned times) {
+  Pair pair;
+  pair.expected = 1;
+  run_script(
+      warm_up, times,
+      [&] {
+        pair.b->receive(kList);
+        pair.a->send(IBV_WR_SEND, kMessage, *pair.b, kList);
+      },
+      [&] { VERBENA_CHECK(pair.b->poll() == kList); }, [&] { pair.settle(); });
+}
+
+void write_list(unsigned warm_up, unsigned times) {
+  Pair pair;
+  pair.expected = 1;
+  run_script(
+      warm_up, times, [] {}, [&] { pair.a->send(IBV_WR_RDMA_WRITE, kMessage, *pair.b, kList); },
+      [&] { pair.settle(); });
+}
+
+void place_list(unsigned warm_up, unsigned times) {
+  Pair pair;
+  pair.expected = 1;
+  run_script(
+      warm_up, times, [&] { pair.a->send(IBV_WR_RDMA_WRITE, kMessage, *pair.b, kList); },
+      [&] { VERBENA_CHECK(pair.b->poll() == 0); }, [&] { pair.settle(); });
+}
+
 void train_place(unsigned warm_up, unsigned times) {
   Pair pair;
   pair.expected = 1;
   run_script(
       warm_up, times, [&] { pair.a->send(IBV_WR_RDMA_WRITE, kLong, *pair.b); },
       [&] { VERBENA_CHECK(pair.b->poll() == 0); }, [&] { pair.settle(); });
+}
+
+void post_near(unsigned warm_up, unsigned times) {
+  Pair::host.use_rings();
+  post_send(warm_up, times);
+}
+
+void poll_near(unsigned warm_up, unsigned times) {
+  Pair::host.use_rings();
+  poll_receive(warm_up, times);
+}
+
+void post_near_list(unsigned warm_up, unsigned times) {
+  Pair::host.use_rings();
+  send_list(warm_up, times);
+}
+
+void poll_near_list(unsigned warm_up, unsigned times) {
+  Pair::host.use_rings();
+  poll_list(warm_up, times);
+}
+
+void acked_near(unsigned warm_up, unsigned times) {
+  Pair::host.use_rings();
+  poll_send(warm_up, times);
+}
+
+void write_direct(unsigned warm_up, unsigned times) {
+  Pair::host.share();
+  const Pair pair;
+  run_script(
+      warm_up, times, [] {}, [&] { pair.a->send(IBV_WR_RDMA_WRITE, kMessage, *pair.b); },
+      [&] { VERBENA_CHECK(pair.a->poll() == 1); });
+}
+
+void poll_direct(unsigned warm_up, unsigned times) {
+  Pair::host.share();
+  const Pair pair;
+  run_script(
+      warm_up, times, [&] { pair.a->send(IBV_WR_RDMA_WRITE, kMessage, *pair.b); },
+      [&] { VERBENA_CHECK(pair.a->poll() == 1); }, [] {});
 }
 
 }  // namespace verbena::bench

@@ -21,6 +21,7 @@ struct UdpLoop {
   std::size_t bytes = 64;  ///< of a datagram
   unsigned segments = 1;   ///< datagrams in a send; above 1 with UDP_SEGMENT and UDP_GRO
   bool blocking = false;   ///< receivers sleep; else they spin
+  bool icrc = false;       ///< both sides copy each payload and make its CRC on the way
   bool serve = false;      ///< be the server
   std::string address{};   ///< of the server
   std::uint16_t port = 0;  ///< of the server, UDP and TCP

@@ -6,20 +6,57 @@
 #include <netinet/udp.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "bench/limits/limits.h"
 #include "bench/limits/udp_socket.h"
 #include "bench/support/control.h"
+#include "wire/copy_crc.h"
 
 namespace verbena::bench {
 
 namespace {
 
 constexpr std::size_t kLargestDelivery = 65536;
-constexpr unsigned kLook = 16;  // deliveries between two looks at the clock
+constexpr unsigned kLook = 16;       // deliveries between two looks at the clock
+constexpr std::size_t kAround = 32;  // headers and ICRC, of a datagram that is a packet
+
+/// What no sender and no receiver of RoCE packets can do without: each payload goes from or to the
+/// program's memory, of 1 MiB, and through a CRC. One pass does both.
+class Payloads {
+ public:
+  explicit Payloads(const UdpLoop& loop)
+      : size_(loop.icrc && loop.bytes > kAround ? loop.bytes - kAround : 0), stride_(loop.bytes) {}
+
+  void put_into(std::span<std::byte> datagrams) {
+    for (std::size_t at = 0; size_ != 0 && at + stride_ <= datagrams.size(); at += stride_)
+      copy(datagrams.data() + at, next());
+  }
+  void take_from(std::span<const std::byte> datagrams) {
+    for (std::size_t at = 0; size_ != 0 && at + stride_ <= datagrams.size(); at += stride_)
+      copy(next(), datagrams.data() + at);
+  }
+
+ private:
+  [[nodiscard]] std::byte* next() {
+    at_ = at_ + 2 * size_ <= memory_.size() ? at_ + size_ : 0;
+    return memory_.data() + at_;
+  }
+  void copy(std::byte* to, const std::byte* from) {
+    crc_ ^= wire::copy_crc32(0, {}, to, from, size_);
+    asm volatile("" : : "r"(crc_));
+  }
+
+  std::size_t size_;
+  std::size_t stride_;
+  std::vector<std::byte> memory_ = std::vector<std::byte>(1 << 20);
+  std::size_t at_ = 0;
+  std::uint32_t crc_ = 0;
+};
 
 struct Arrived {
   std::size_t bytes = 0;
@@ -27,8 +64,9 @@ struct Arrived {
 };
 
 /// Until the client has said that it is done and nothing comes any more.
-Arrived receive_all(const UdpSocket& socket, const Control& control) {
+Arrived receive_all(const UdpLoop& loop, const UdpSocket& socket, const Control& control) {
   std::vector<std::byte> buffer(kLargestDelivery);
+  Payloads payloads(loop);
   Arrived arrived;
   Clock::time_point first{};
   std::size_t bytes = 0;
@@ -42,6 +80,7 @@ Arrived receive_all(const UdpSocket& socket, const Control& control) {
       continue;
     }
     bytes += static_cast<std::size_t>(size);
+    payloads.take_from(std::span(buffer).first(static_cast<std::size_t>(size)));
     if (count % kLook == 0) arrived = {.bytes = bytes, .seconds = seconds_since(first)};
   }
   return arrived;
@@ -53,9 +92,11 @@ Arrived send_all(const UdpLoop& loop) {
   const UdpSocket socket(socket_address("0.0.0.0", 0));
   if (loop.segments > 1) socket.set(SOL_UDP, UDP_SEGMENT, static_cast<int>(loop.bytes));
   const sockaddr_in there = socket_address(loop.address, loop.port);
-  const std::vector<std::byte> message(loop.bytes * loop.segments);
+  std::vector<std::byte> message(loop.bytes * loop.segments);
+  Payloads payloads(loop);
   control.meet();
   (void)calls_per_second(loop.seconds, 16, [&] {
+    payloads.put_into(message);
     const auto* to = generic(there);
     while (sendto(socket.get(), message.data(), message.size(), 0, to, sizeof there) < 0) {
       if (errno != ENOBUFS && errno != EAGAIN && errno != EINTR) give_up("sendto");
@@ -83,7 +124,7 @@ void serve_stream(const UdpLoop& loop) {
   if (loop.segments > 1) socket.set(SOL_UDP, UDP_GRO, 1);
   const Control control = Control::serve(loop.address, loop.port);
   control.meet();
-  const Arrived arrived = receive_all(socket, control);
+  const Arrived arrived = receive_all(loop, socket, control);
   (void)control.receive();
   control.send(fmt::format("{} {}", arrived.bytes, arrived.seconds));
 }

@@ -17,13 +17,15 @@ SEGMENTS = {1056: 60, 4128: 15}  # datagrams that one send may carry, by their s
 LONG = 100000  # iterations of a ping-pong; quick runs do a tenth
 
 # Options of `verbena run`, by the path that packets take.
-PATHS = {"udp": [], "host": []}  # one day the second will be shared memory, and the first ask for UDP
+PATHS = {"udp": ["--set", "same_host=udp"], "host": ["--set", "same_host=auto"],
+         "rings": ["--set", "same_host=rings"],
+         "scale": ["--set", "same_host=udp", "--set", "limits.max_qp=16384", "--set", "limits.max_mr=1048576"]}
 
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
     """What is run, and how what it prints is read. In the words {address}, {seconds}, {port} and
-    {count} stand for what the run decides; {mapped} is a file of shared memory of this side's own."""
+    {count} stand for what the run decides."""
     name: str
     title: str
     unit: str
@@ -89,7 +91,7 @@ def ours():
         for operation in ("write", "send", "read"):
             point = ("loopback", f"Verbena {operation.upper()}", MIB) if pmtu == 4096 else ()
             yield our_bandwidth(operation, MIB, pmtu, point=point)
-    for path in PATHS:
+    for path in ("udp", "host"):
         for operation in ("send", "write", "read"):
             yield our_latency(operation, path)
         for operation in ("send", "write"):
@@ -99,7 +101,7 @@ def ours():
     for operation in ("write", "send", "read"):
         yield our_bandwidth(operation, MIB, 4096, path="host", point=("host", f"Verbena {operation.upper()}", MIB))
     for operation in ("write", "read"):
-        yield our_bandwidth(operation, MIB, 4096, path="host", options=("--mmap={mapped}",), tail=".mapped")
+        yield our_bandwidth(operation, MIB, 4096, path="rings")
 
 
 def our_veth():
@@ -118,6 +120,31 @@ def our_curves():
     for pairs in QUEUE_PAIRS:
         yield our_bandwidth("write", 65536, 4096, options=("-q", pairs), tail=f".qp{pairs}",
                             point=("scaling", "Verbena WRITE 64KiB, queue pairs", pairs))
+
+
+# --- Ours: many objects
+
+QUEUE_PAIR_COUNTS = (100, 1000, 10000)
+REGION_COUNTS = (100, 10000, 1000000)
+SCALE_UNITS = {"setup": "us", "memory": "KiB", "rate": "M/s"}
+
+
+def scale(what, title, count, figure, words, point):
+    words = ("verbena-scale", what, "--count", str(count), "--figure", figure, *words)
+    paired = "{port}" in words
+    return Measurement(f"ours.scale.{what}.{count}.{figure}", f"Verbena, {count:,} {title}, {figure}",
+                       SCALE_UNITS[figure], outputs.ours, (*words, "--seconds", "{seconds}"),
+                       (*words, "--serve") if paired else (), path="scale", point=point)
+
+
+def our_scale():
+    for count in QUEUE_PAIR_COUNTS:
+        for figure in ("setup", "memory", "rate"):
+            yield scale("queue-pairs", "queue pairs", count, figure, ("--address", "{address}", "--port", "{port}"),
+                        (f"cost, {figure}", "queue pairs", count))
+    for count in REGION_COUNTS:
+        for figure in ("setup", "rate"):
+            yield scale("regions", "memory regions", count, figure, (), (f"cost, {figure}", "memory regions", count))
 
 
 # --- Peers
@@ -231,6 +258,11 @@ def raw_stream(size, link=None):
                     "udp-stream", "--bytes", size, "--segments", SEGMENTS[size], link=link)
 
 
+def icrc_stream(size):
+    return udp_loop(f"icrc.{size}", f"raw UDP, GSO and GRO, each payload copied with its CRC, {size} B", "GB/s",
+                    "udp-stream", "--bytes", size, "--segments", SEGMENTS[size], "--icrc")
+
+
 def limits():
     for size in (65536, MIB, 16 * MIB):
         yield loop(f"memcpy.{size_text(size)}", f"memcpy {size_text(size)}", "GB/s", "memcpy", "--bytes", size)
@@ -245,6 +277,7 @@ def limits():
         yield raw_stream(size)
         yield raw_stream(size, Link(mtu))
         yield raw_stream(size, Link(mtu, False))
+        yield icrc_stream(size)
     yield udp_loop("udp.rate", "sendto and recv for each message, 64B", "M/s", "udp-rate")
     yield udp_loop("udp.latency", "raw UDP 64B, spinning", "us", "udp-pingpong")
     yield udp_loop("udp.blocking", "raw UDP 64B, blocking", "us", "udp-pingpong", "--blocking")
@@ -252,7 +285,7 @@ def limits():
 
 def measurements(curves=True):
     """By name. Without curves only single figures."""
-    made = [*ours(), *our_veth(), *peers(), *limits()]
+    made = [*ours(), *our_veth(), *our_scale(), *peers(), *limits()]
     if curves:
         made += [*our_curves(), *peer_curves()]
     return {each.name: each for each in made}

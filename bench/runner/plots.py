@@ -153,6 +153,12 @@ def all_plots(measured):
     scaling = _points(measured, "scaling")
     if any(len(points) > 1 for points in scaling.values()):
         yield "Scaling, loopback", curves(scaling, "queue pairs or streams", "GB/s", lambda x: f"{x:g}")
+    for figure, unit, title in (("setup", "us", "Set-up time of each"), ("memory", "KiB", "Memory of each"),
+                                ("rate", "M/s", "Rate of 64 bytes")):
+        cost = _points(measured, f"cost, {figure}")
+        if any(len(points) > 1 for points in cost.values()):
+            yield (f"{title}, by how many there are",
+                   curves(cost, "queue pairs or memory regions", unit, lambda x: f"{x:,}"))
     spreads = {f"{name}: {each['title']}": each["quantiles"] for name, each in measured.items() if "quantiles" in each}
     for title, wanted in (("Distribution of latency, loopback", (".udp", ".tcp", ".rxd")),
                           ("Distribution of latency, same host", (".host", ".shm"))):

@@ -58,7 +58,7 @@ class Report(unittest.TestCase):
 
     def test_a_whole_run_has_every_plot_and_is_one_file(self):
         page = report.as_html(result_of(list(measurements().values()), figure))
-        self.assertEqual(self.check_page(page).count("svg"), 7)
+        self.assertEqual(self.check_page(page).count("svg"), 10)
         for outside in ("http://", "https://", "src=", "url("):
             self.assertNotIn(outside, page)
         self.assertIn("&lt;One&gt; &amp; Co", page)

@@ -3,15 +3,13 @@
 import os
 import pathlib
 import shutil
-import tempfile
 
 import processes
 from figures import Figure, middle_quantiles, summary
 from hosts import LOOPBACK, VETH, NoHosts
-from catalogue import MIB, PATHS
+from catalogue import PATHS
 
 LONGEST = 90  # seconds, for one run of a measurement
-MAPPED_BYTES = 4 * MIB  # of a file that perftest maps: its buffer is twice a message
 
 
 class Missing(Exception):
@@ -27,7 +25,6 @@ class Session:
         self.seconds = seconds
         self.effort = effort  # what part of a measurement's iterations is done
         self.hosts = hosts
-        self.scratch = tempfile.TemporaryDirectory(prefix="verbena-bench-", dir="/dev/shm")
         # Dropping what the programs' own variables say would only hide a user's mistake, but ours
         # must not count for the NIC under measurement.
         self.environment = {name: value for name, value in os.environ.items()
@@ -35,7 +32,6 @@ class Session:
 
     def close(self):
         self.hosts.close()
-        self.scratch.cleanup()
 
     def find(self, measurement):
         """The path of the measurement's program."""
@@ -47,18 +43,11 @@ class Session:
                                                    if measurement.package else ""))
         return found
 
-    def mapped_file(self, side):
-        path = pathlib.Path(self.scratch.name) / f"mapped{side}"
-        if not path.exists():
-            path.write_bytes(bytes(MAPPED_BYTES))
-        return path
-
-    def fill(self, measurement, words, side, port):
-        """The words of a side, 0 the server's and 1 the client's, with their places filled."""
+    def fill(self, measurement, words, port):
+        """The words of a side, with their places filled."""
         values = {"{address}": VETH[0] if measurement.link else LOOPBACK, "{port}": str(port),
                   "{seconds}": str(self.seconds_of(measurement)),
-                  "{count}": str(max(1000, int(measurement.count * self.effort))),
-                  "{mapped}": str(self.mapped_file(side))}
+                  "{count}": str(max(1000, int(measurement.count * self.effort)))}
         for place, value in values.items():
             words = [word.replace(place, value) for word in words]
         return words
@@ -70,7 +59,7 @@ class Session:
 
     def command(self, measurement, side, port):
         words = list(measurement.client if side == 1 else measurement.server)
-        words = [self.find(measurement), *self.fill(measurement, words[1:], side, port)]
+        words = [self.find(measurement), *self.fill(measurement, words[1:], port)]
         if measurement.path:
             address = VETH[side] if measurement.link else LOOPBACK
             words = [self.verbena, "run", "--addr", address, *PATHS[measurement.path], "--", *words]

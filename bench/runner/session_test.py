@@ -89,8 +89,8 @@ class Sessions(unittest.TestCase):
 
     def test_no_place_is_left_unfilled(self):
         for each in measurements().values():
-            for side, words in enumerate((each.server, each.client)):
-                for word in self.session.fill(each, list(words), side, 1):
+            for words in (each.server, each.client):
+                for word in self.session.fill(each, list(words), 1):
                     self.assertNotIn("{", word, each.name)
 
     def test_settings_of_the_user_do_not_count(self):

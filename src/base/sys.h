@@ -59,6 +59,12 @@ inline ssize_t sendto(int fd, const void* from, std::size_t size, int flags,
                       const sockaddr* address, socklen_t address_size) {
   return ::syscall(SYS_sendto, fd, from, size, flags, address, address_size);
 }
+inline ssize_t send(int fd, const void* from, std::size_t size, int flags) {
+  return sendto(fd, from, size, flags, nullptr, 0);
+}
+inline ssize_t recv(int fd, void* to, std::size_t size, int flags) {
+  return ::syscall(SYS_recvfrom, fd, to, size, flags, nullptr, nullptr);
+}
 inline ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   return ::syscall(SYS_sendmsg, fd, message, flags);
 }
@@ -70,6 +76,15 @@ inline ssize_t read(int fd, void* to, std::size_t size) {
 }
 inline ssize_t write(int fd, const void* from, std::size_t size) {
   return ::syscall(SYS_write, fd, from, size);
+}
+inline ssize_t pread(int fd, void* to, std::size_t size, off_t at) {
+  return ::syscall(SYS_pread64, fd, to, size, at);
+}
+inline int fallocate(int fd, int mode, off_t at, off_t size) {
+  return static_cast<int>(::syscall(SYS_fallocate, fd, mode, at, size));
+}
+inline int pipe2(int* ends, int flags) {
+  return static_cast<int>(::syscall(SYS_pipe2, ends, flags));
 }
 inline int open(const char* path, int flags, mode_t mode = 0) {
   return static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path, flags, mode));

@@ -20,4 +20,8 @@ struct Timeline {
 
 using Time = Timeline::time_point;
 
+/// For what is waited for in vain: later than every other time, so that the earliest of several is
+/// their minimum.
+inline constexpr Time kNever = Time::max();
+
 }  // namespace verbena

@@ -15,9 +15,6 @@ namespace verbena::compat {
                                     nic::ProtectionDomain* parent = nullptr,
                                     const nic::CqOptions& options = {});
 
-/// A completion as ibv_poll_cq(3) hands it out.
-[[nodiscard]] ibv_wc to_wc(const engine::Completion& completion);
-
 /// The wc_flags of a completion.
 [[nodiscard]] unsigned int wc_flags_of(const engine::Completion& completion);
 

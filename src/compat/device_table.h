@@ -46,6 +46,9 @@ void clear_devices();
 /// The lowest descriptor, from `from` on, that belongs to the host and that a program has no
 /// business with; -1 when there is none. Async-signal-safe.
 [[nodiscard]] int next_host_descriptor(int from);
+/// Around a fork, in the parent.
+void lock_live_host();
+void unlock_live_host();
 /// In a forked child, at once: lets go of the descriptors that must not live on in it.
 void abandon_live_host();
 

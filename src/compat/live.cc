@@ -67,6 +67,8 @@ Result<std::vector<DeviceSpec>> live_devices() {
   the_live.options.capture_file = settings.pcap;
   the_live.options.faults = settings.faults;
   the_live.options.ethernet = settings.ethernet;
+  the_live.options.same_host = settings.same_host != nic::Settings::SameHost::kUdp;
+  the_live.options.share_memory = settings.same_host == nic::Settings::SameHost::kAuto;
   the_live.options.roce_v1 = settings.nic.roce_v1;
   nic::Host* const host = VERBENA_TRY(make_host(the_live));
 
@@ -88,6 +90,14 @@ Result<nic::Host*> renewed_live_host() {
 int next_host_descriptor(int from) {
   const nic::LiveHost* const host = live_host.load();
   return host == nullptr ? -1 : host->next_descriptor(from);
+}
+
+void lock_live_host() {
+  if (nic::LiveHost* const host = live_host.load(); host != nullptr) host->before_fork();
+}
+
+void unlock_live_host() {
+  if (nic::LiveHost* const host = live_host.load(); host != nullptr) host->after_fork_in_parent();
 }
 
 void abandon_live_host() {

@@ -76,22 +76,27 @@ unsigned int wc_flags_of(const engine::Completion& completion) {
   return flags;
 }
 
-ibv_wc to_wc(const engine::Completion& completion) {
-  ibv_wc wc{};
+namespace {
+
+/// Sets all that an ibv_wc has, where the program wants it.
+void fill_in(ibv_wc& wc, const engine::Completion& completion) {
   wc.wr_id = completion.id;
   wc.status = static_cast<ibv_wc_status>(completion.status);
   wc.opcode = static_cast<ibv_wc_opcode>(completion.opcode);
   wc.vendor_err = completion.vendor_error;
   wc.byte_len = completion.byte_count;
-  if (completion.with_immediate) wc.imm_data = htobe32(completion.immediate_or_key);
+  wc.imm_data = completion.with_immediate ? htobe32(completion.immediate_or_key) : 0;
   if (completion.with_invalidate) wc.invalidated_rkey = completion.immediate_or_key;
   wc.qp_num = completion.qp_number;
   wc.src_qp = completion.source_qp;
   wc.wc_flags = wc_flags_of(completion);
   wc.pkey_index = completion.pkey_index;
+  wc.slid = 0;
   wc.sl = completion.service_level;
-  return wc;
+  wc.dlid_path_bits = 0;
 }
+
+}  // namespace
 
 int poll_cq(ibv_cq* c_cq, int num_entries, ibv_wc* wc) noexcept {
   Cq& cq = Cq::of(c_cq);
@@ -103,7 +108,7 @@ int poll_cq(ibv_cq* c_cq, int num_entries, ibv_wc* wc) noexcept {
     const auto polled = cq.nic->poll(cq.queue, room);
     if (!polled) return taken > 0 ? taken : -to_errno(polled.error());
     for (const engine::Completion& completion : room.first(*polled))
-      wc[taken++] = to_wc(completion);
+      fill_in(wc[taken++], completion);
     if (*polled < room.size()) break;
   }
   if (taken == 0) {

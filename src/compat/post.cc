@@ -43,8 +43,9 @@ int set_arguments(engine::SendRequest& request, const Qp& qp, const ibv_send_wr&
   }
 }
 
-int post_one(Qp& qp, const ibv_send_wr& wr) {
-  engine::SendRequest request;
+/// Makes the request that a program's is, but for its pieces. EINVAL when it has more of them than
+/// it may.
+int convert(const Qp& qp, const ibv_send_wr& wr, engine::SendRequest& request) {
   request.id = wr.wr_id;
   const ibv_qp_type type = qp.qp_base.qp_type;
   if (const int error = set_opcode(request, type, number_of(wr.opcode)); error != 0) return error;
@@ -62,12 +63,38 @@ int post_one(Qp& qp, const ibv_send_wr& wr) {
     if (const int error = set_remote_srq(request, wr.qp_type.xrc.remote_srqn); error != 0)
       return error;
   }
-  if (!is_list(wr.sg_list, wr.num_sge, qp.max_send_sge)) return EINVAL;
-  PieceScratch pieces(static_cast<std::size_t>(wr.num_sge));
-  copy_pieces(pieces.view(), wr.sg_list);
-  request.pieces = pieces.view();
-  const auto posted = qp.nic->post_send(qp.pair, request);
-  return posted ? 0 : to_errno(posted.error());
+  return is_list(wr.sg_list, wr.num_sge, qp.max_send_sge) ? 0 : EINVAL;
+}
+
+/// Why a request has no place: a mistake in it is told first.
+int refusal(const Qp& qp, const ibv_send_wr& wr, const Error& why) {
+  engine::SendRequest request;
+  const int mistake = convert(qp, wr, request);
+  return mistake != 0 ? mistake : to_errno(why);
+}
+
+int add(const Qp& qp, nic::SendPosting& posting, const ibv_send_wr& wr) {
+  const auto begun = posting.begin();
+  if (!begun) return refusal(qp, wr, begun.error());
+  if (const int error = convert(qp, wr, **begun); error != 0) return error;
+  copy_pieces(posting.make_pieces(static_cast<std::size_t>(wr.num_sge)), wr.sg_list);
+  const auto ended = posting.end();
+  return ended ? 0 : to_errno(ended.error());
+}
+
+/// Posts a chain up to the first request that fails, which `wr` is then; what went before it stays
+/// posted.
+int post_chain(const Qp& qp, ibv_send_wr*& wr) {
+  nic::SendPosting posting = qp.nic->post_sends(qp.pair);
+  ibv_send_wr* const first = wr;
+  int error = 0;
+  while (wr != nullptr && (error = add(qp, posting, *wr)) == 0) wr = wr->next;
+  if (qp.nic->do_at_once(qp.pair, posting)) return error;
+  if (const auto published = posting.publish(); !published) {
+    wr = first;
+    return to_errno(published.error());
+  }
+  return error;
 }
 
 /// `queue` is a queue pair or a shared receive queue, which takes at most `max_sge` pieces.
@@ -112,9 +139,9 @@ int post_send(ibv_qp* c_qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) noexcept {
   if (is_dead(qp.generation)) return refuse(wr, bad_wr, EIO);
   if (c_qp->send_cq == nullptr) return refuse(wr, bad_wr, EINVAL);
   hand_over(&Cq::of(c_qp->send_cq));
-  const int error = post_chain(qp, wr, bad_wr);
+  const int error = post_chain(qp, wr);
   qp.nic->ring(qp.pair);
-  return error;
+  return error == 0 ? 0 : refuse(wr, bad_wr, error);
 }
 
 int post_receive(ibv_qp* c_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {

@@ -27,9 +27,11 @@ void before_fork() {
   lock_file_tree();
   lock_table();
   lock_contexts();
+  lock_live_host();
 }
 
 void after_fork_in_parent() {
+  unlock_live_host();
   unlock_contexts();
   unlock_table();
   unlock_file_tree();

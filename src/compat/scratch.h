@@ -3,20 +3,17 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <type_traits>
 
 namespace verbena::compat {
 
-/// Room on the stack of which only what is asked for is made: an array of the largest size would be
-/// set to zero at every call of the data path.
+/// Room on the stack whose values are set before they are read: an array would be set to its
+/// members' defaults at every call of the data path.
 template <typename T, std::size_t kMost>
 class Scratch {
  public:
-  explicit Scratch(std::size_t count) : count_(std::min(count, kMost)) {
-    std::uninitialized_default_construct_n(first(), count_);
-  }
+  explicit Scratch(std::size_t count) : count_(std::min(count, kMost)) {}
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
@@ -24,7 +21,7 @@ class Scratch {
   [[nodiscard]] std::span<T> view() { return {first(), count_}; }
 
  private:
-  static_assert(std::is_trivially_destructible_v<T>);
+  static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
 
   [[nodiscard]] T* first() { return reinterpret_cast<T*>(room_); }
 

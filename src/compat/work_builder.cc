@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "compat/errno.h"
 #include "compat/tsan.h"
@@ -14,15 +15,39 @@
 namespace verbena::compat {
 namespace {
 
+/// Notes why the batch will not be posted. That there is no room is said only of one without
+/// mistakes.
+void note(WorkBuilder& builder, int error) {
+  if (error != 0 && (error != ENOMEM || builder.error == 0)) builder.error = error;
+}
+
+/// Where the latest request's pieces and inline data go; null when it has no place.
+nic::SendPosting* posting_of(WorkBuilder& builder) {
+  const bool placed = builder.request != nullptr && builder.request != &builder.lost;
+  return placed && builder.posting ? &*builder.posting : nullptr;
+}
+
+/// The latest request is whole.
+void end(WorkBuilder& builder) {
+  nic::SendPosting* const posting = posting_of(builder);
+  if (posting == nullptr) return;
+  if (const auto ended = posting->end(); !ended) note(builder, to_errno(ended.error()));
+}
+
 /// Begins a request with what the program set in the C object: wr_id and wr_flags.
 engine::SendRequest& begin(ibv_qp_ex* c_qp, engine::SendOpcode opcode) {
   WorkBuilder& builder = *Qp::of(c_qp).builder;
-  builder.places.emplace_back();
-  engine::SendRequest& made = builder.requests.emplace_back();
+  end(builder);
+  builder.request = &builder.lost;
+  if (builder.posting && builder.error == 0) {
+    const auto begun = builder.posting->begin();
+    if (begun) builder.request = *begun;
+    if (!begun) note(builder, to_errno(begun.error()));
+  }
+  engine::SendRequest& made = *builder.request;
   made.id = c_qp->wr_id;
   made.opcode = opcode;
-  if (const int error = set_flags(made, c_qp->qp_base.qp_type, c_qp->wr_flags); error != 0)
-    builder.error = error;
+  note(builder, set_flags(made, c_qp->qp_base.qp_type, c_qp->wr_flags));
   made.inline_data = false;  // wr_set_inline_data says so, not the flags
   return made;
 }
@@ -36,12 +61,13 @@ engine::SendRequest& begin_remote(ibv_qp_ex* qp, engine::SendOpcode opcode, std:
   return request;
 }
 
-/// Whether there is a request that the setters are about; before the first one is begun it is
+/// The builder whose latest request the setters are about; null before one is begun, which is
 /// EINVAL at the end.
-bool begun(ibv_qp_ex* qp) {
+WorkBuilder* begun(ibv_qp_ex* qp) {
   WorkBuilder& builder = *Qp::of(qp).builder;
-  if (builder.requests.empty()) builder.error = EINVAL;
-  return !builder.requests.empty();
+  if (builder.request != nullptr) return &builder;
+  note(builder, EINVAL);
+  return nullptr;
 }
 
 void wr_send(ibv_qp_ex* qp) { begin(qp, engine::SendOpcode::kSend); }
@@ -89,42 +115,33 @@ void wr_atomic_write(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t address, c
 
 void wr_bind_mw(ibv_qp_ex* qp, ibv_mw* mw, std::uint32_t rkey, const ibv_mw_bind_info* info) {
   engine::SendRequest& request = begin(qp, engine::SendOpcode::kBindWindow);
-  const int error =
-      mw->type == IBV_MW_TYPE_2 ? set_binding(request, qp->qp_base, *mw, rkey, *info) : EINVAL;
-  if (error != 0) Qp::of(qp).builder->error = error;
+  note(*Qp::of(qp).builder,
+       mw->type == IBV_MW_TYPE_2 ? set_binding(request, qp->qp_base, *mw, rkey, *info) : EINVAL);
 }
 
 // Operations that check_send_operations() did not grant end the batch with an error.
-void refuse(ibv_qp_ex* qp) { Qp::of(qp).builder->error = EOPNOTSUPP; }
+void refuse(ibv_qp_ex* qp) { note(*Qp::of(qp).builder, EOPNOTSUPP); }
 void wr_send_tso(ibv_qp_ex* qp, void*, std::uint16_t, std::uint16_t) { refuse(qp); }
 
 void wr_set_ud_addr(ibv_qp_ex* qp, ibv_ah* ah, std::uint32_t remote_qpn,
                     std::uint32_t remote_qkey) {
-  if (!begun(qp)) return;
-  WorkBuilder& builder = *Qp::of(qp).builder;
-  const int error = set_target(builder.requests.back(), qp->qp_base, ah, remote_qpn, remote_qkey);
-  if (error != 0) builder.error = error;
+  WorkBuilder* const builder = begun(qp);
+  if (builder == nullptr) return;
+  note(*builder, set_target(*builder->request, qp->qp_base, ah, remote_qpn, remote_qkey));
 }
 
 void wr_set_xrc_srqn(ibv_qp_ex* qp, std::uint32_t remote_srqn) {
-  if (!begun(qp)) return;
-  WorkBuilder& builder = *Qp::of(qp).builder;
-  if (const int error = set_remote_srq(builder.requests.back(), remote_srqn); error != 0)
-    builder.error = error;
+  WorkBuilder* const builder = begun(qp);
+  if (builder == nullptr) return;
+  note(*builder, set_remote_srq(*builder->request, remote_srqn));
 }
 
 void wr_set_sge_list(ibv_qp_ex* qp, std::size_t count, const ibv_sge* list) {
-  if (!begun(qp)) return;
-  WorkBuilder& builder = *Qp::of(qp).builder;
-  if (count > Qp::of(qp).max_send_sge) {
-    builder.error = EINVAL;
-    return;
-  }
-  const std::size_t first = builder.pieces.size();
-  builder.places.back().first_piece = first;
-  builder.places.back().piece_count = count;
-  builder.pieces.resize(first + count);
-  copy_pieces(std::span(builder.pieces).subspan(first), list);
+  WorkBuilder* const builder = begun(qp);
+  if (builder == nullptr) return;
+  if (count > Qp::of(qp).max_send_sge) return note(*builder, EINVAL);
+  if (nic::SendPosting* const posting = posting_of(*builder); posting != nullptr)
+    copy_pieces(posting->make_pieces(count), list);
 }
 
 void wr_set_sge(ibv_qp_ex* qp, std::uint32_t lkey, std::uint64_t address, std::uint32_t length) {
@@ -133,21 +150,13 @@ void wr_set_sge(ibv_qp_ex* qp, std::uint32_t lkey, std::uint64_t address, std::u
 }
 
 void wr_set_inline_data_list(ibv_qp_ex* qp, std::size_t count, const ibv_data_buf* list) {
-  if (!begun(qp)) return;
-  Qp& ours = Qp::of(qp);
-  WorkBuilder& builder = *ours.builder;
-  WorkBuilder::Place& place = builder.places.back();
-  builder.requests.back().inline_data = true;
-  place.first_inline = builder.inline_bytes.size();
-  place.inline_size = 0;
+  WorkBuilder* const builder = begun(qp);
+  nic::SendPosting* const posting = builder == nullptr ? nullptr : posting_of(*builder);
+  if (posting == nullptr) return;
+  posting->begin_inline();
   for (const ibv_data_buf& buffer : std::span(list, count)) {
-    if (buffer.length > ours.init.cap.max_inline_data - place.inline_size) {
-      builder.error = EINVAL;
-      return;
-    }
-    const auto* bytes = static_cast<const std::byte*>(buffer.addr);
-    builder.inline_bytes.insert(builder.inline_bytes.end(), bytes, bytes + buffer.length);
-    place.inline_size += buffer.length;
+    if (const auto added = posting->add_inline(buffer.addr, buffer.length); !added)
+      return note(*builder, to_errno(added.error()));
   }
 }
 
@@ -156,54 +165,41 @@ void wr_set_inline_data(ibv_qp_ex* qp, void* address, std::size_t length) {
   wr_set_inline_data_list(qp, 1, &buffer);
 }
 
-void wr_start(ibv_qp_ex* qp) {
-  WorkBuilder& builder = *Qp::of(qp).builder;
-  builder.lock.lock();
-  builder.error = is_dead(Qp::of(qp).generation) ? EIO : 0;
-  builder.requests.clear();
-  builder.places.clear();
-  builder.pieces.clear();
-  builder.inline_bytes.clear();
-}
-
-/// Gives each request its gather list, which for inline data is one piece of the builder's memory:
-/// now that neither vector grows any more.
-void set_pieces(WorkBuilder& builder) {
-  for (std::size_t i = 0; i < builder.requests.size(); ++i) {
-    WorkBuilder::Place& place = builder.places[i];
-    if (!builder.requests[i].inline_data) continue;
-    const auto* bytes = builder.inline_bytes.data() + place.first_inline;
-    place.first_piece = builder.pieces.size();
-    place.piece_count = place.inline_size != 0 ? 1 : 0;
-    builder.pieces.push_back(
-        {reinterpret_cast<std::uint64_t>(bytes), static_cast<std::uint32_t>(place.inline_size), 0});
+void wr_start(ibv_qp_ex* c_qp) {
+  const Qp& qp = Qp::of(c_qp);
+  WorkBuilder& builder = *qp.builder;
+  if (is_dead(qp.generation)) {
+    builder.error = EIO;
+    builder.request = nullptr;
+    return;
   }
-  for (std::size_t i = 0; i < builder.requests.size(); ++i) {
-    const WorkBuilder::Place& place = builder.places[i];
-    builder.requests[i].pieces =
-        std::span(builder.pieces).subspan(place.first_piece, place.piece_count);
-  }
+  nic::SendPosting posting = qp.nic->post_sends(qp.pair);
+  builder.posting = std::move(posting);
+  builder.request = nullptr;
+  builder.error = 0;
 }
 
 /// All or nothing: an error aborts the entire posting (ibv_wr_post(3)).
-int post_all(Qp& qp, WorkBuilder& builder) {
+int publish(const Qp& qp) {
+  WorkBuilder& builder = *qp.builder;
+  end(builder);
   if (builder.error != 0) return builder.error;
-  set_pieces(builder);
-  if (const auto posted = qp.nic->post_send(qp.pair, builder.requests); !posted)
-    return to_errno(posted.error());
-  qp.nic->ring(qp.pair);
-  return 0;
+  if (!builder.posting) return EINVAL;  // it was never begun
+  if (qp.nic->do_at_once(qp.pair, *builder.posting)) return 0;
+  const auto published = builder.posting->publish();
+  return published ? 0 : to_errno(published.error());
 }
 
 int wr_complete(ibv_qp_ex* c_qp) {
   Qp& qp = Qp::of(c_qp);
   hand_over(&Cq::of(qp.qp_base.send_cq));
-  const int error = post_all(qp, *qp.builder);
-  qp.builder->lock.unlock();
+  const int error = publish(qp);
+  qp.builder->posting.reset();
+  if (error == 0) qp.nic->ring(qp.pair);
   return error;
 }
 
-void wr_abort(ibv_qp_ex* qp) { Qp::of(qp).builder->lock.unlock(); }
+void wr_abort(ibv_qp_ex* qp) { Qp::of(qp).builder->posting.reset(); }
 
 constexpr std::uint64_t kUdOperations = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 constexpr std::uint64_t kUcOperations = kUdOperations | IBV_QP_EX_WITH_RDMA_WRITE |

@@ -2,33 +2,23 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <optional>
 
 #include "base/result.h"
 #include "compat/objects.h"
 #include "engine/work.h"
+#include "nic/send_posting.h"
 
 /// The extended way to post, ibv_wr_post(3): requests are built by calls between ibv_wr_start and
 /// ibv_wr_complete, and posted together.
 namespace verbena::compat {
 
-/// What was built since wr_start. The vectors keep their capacity, so that nothing is allocated
-/// once a program has built its largest batch.
+/// What is built between wr_start and wr_complete or wr_abort, by one thread: other posters wait.
 struct WorkBuilder {
-  /// Where a request's gather list is, or its inline data, of which that is made.
-  struct Place {
-    std::size_t first_piece = 0;
-    std::size_t piece_count = 0;
-    std::size_t first_inline = 0;
-    std::size_t inline_size = 0;
-  };
-
-  std::mutex lock{};  ///< held from wr_start to wr_complete or wr_abort
-  int error = 0;      ///< the first mistake of the batch
-  std::vector<engine::SendRequest> requests{};
-  std::vector<Place> places{};  ///< of each request
-  std::vector<engine::Sge> pieces{};
-  std::vector<std::byte> inline_bytes{};
+  std::optional<nic::SendPosting> posting{};  ///< none in a process that forked
+  engine::SendRequest* request = nullptr;     ///< the latest; null before the first one
+  engine::SendRequest lost{};                 ///< what has no place is filled in here
+  int error = 0;                              ///< a mistake of the batch
 };
 
 /// invalid_argument for operations that the type does not have, operation_not_supported for those

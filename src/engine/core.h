@@ -18,13 +18,18 @@ struct Core {
         memory(lookup),
         counters(counts),
         windows(settings.window_initial, settings.window_min, settings.window_max),
-        incoming(settings.window_initial, settings.window_min, settings.window_max) {}
+        incoming(settings.window_initial, settings.window_min, settings.window_max),
+        channel_windows(settings.channel_window, settings.window_min, settings.channel_window),
+        incoming_by_channel(settings.channel_window, settings.window_min, settings.channel_window) {
+  }
 
   EngineConfig config;
   MemoryLookup& memory;
   Counters& counters;
-  WindowTable windows;  ///< what we send, by receiver
-  Window incoming;      ///< READ responses that we asked for: they meet in our own socket
+  WindowTable windows;          ///< what we send, by receiver
+  Window incoming;              ///< READ responses that we asked for: they meet in our own socket
+  WindowTable channel_windows;  ///< the same for what goes by channel
+  Window incoming_by_channel;
 };
 
 /// What a packet of `payload` bytes is counted with in a window: a socket buffer charges far more

@@ -25,6 +25,7 @@ struct Counters {
   Counter receives_completed;   ///< with success
   Counter multicasts_sent;      ///< among packets_sent
   Counter multicasts_received;  ///< among packets_received: once, however many took it
+  Counter direct_requests;  ///< WRITEs and READs that were a copy within the machine, no packets
 
   // What repeats and refuses, on both sides.
   Counter retransmitted;  ///< packets
@@ -96,6 +97,7 @@ inline constexpr std::array<CounterEntry, kCounters> kCounterTable = {{
     {"receives_completed", &Counters::receives_completed},
     {"multicasts_sent", &Counters::multicasts_sent},
     {"multicasts_received", &Counters::multicasts_received},
+    {"direct_requests", &Counters::direct_requests},
     {"retransmitted", &Counters::retransmitted},
     {"timeouts", &Counters::timeouts},
     {"acks_sent", &Counters::acks_sent},

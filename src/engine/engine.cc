@@ -2,10 +2,13 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <cstring>
 #include <expected>
 #include <vector>
 
+#include "base/check.h"
 #include "base/fault_guard.h"
 #include "engine/core.h"
 #include "engine/linger.h"
@@ -23,7 +26,8 @@ namespace {
 class QpList {
  public:
   /// `capacity` is a power of two.
-  QpList(std::size_t capacity, bool QueuePair::Hooks::* flag) : slots_(capacity), flag_(flag) {}
+  QpList(std::size_t capacity, bool QueuePair::Hooks::* flag)
+      : slots_(capacity), mask_(capacity - 1), flag_(flag) {}
 
   [[nodiscard]] bool empty() const { return size_ == 0; }
   [[nodiscard]] std::size_t size() const { return size_; }
@@ -31,12 +35,12 @@ class QpList {
   void push(QueuePair& qp) {
     if (qp.hooks.*flag_) return;
     qp.hooks.*flag_ = true;
-    slots_[(head_ + size_++) & (slots_.size() - 1)] = &qp;
+    slots_[(head_ + size_++) & mask_] = &qp;
   }
 
   [[nodiscard]] QueuePair& pop() {
     QueuePair& qp = *slots_[head_];
-    head_ = (head_ + 1) & (slots_.size() - 1);
+    head_ = (head_ + 1) & mask_;
     --size_;
     qp.hooks.*flag_ = false;
     return qp;
@@ -52,12 +56,44 @@ class QpList {
 
  private:
   std::vector<QueuePair*> slots_;
+  std::size_t mask_;
   bool QueuePair::Hooks::* flag_;
   std::size_t head_ = 0;
   std::size_t size_ = 0;
 };
 
 constexpr std::size_t kBatchTrains = 64;
+
+/// The last four bytes of a BTH: whether an acknowledgement is asked for, and the PSN.
+std::uint32_t numbered(const wire::Segment& segment) {
+  return load_be<std::uint32_t>(segment.datagram.data() + wire::kKindSize);
+}
+
+/// Whether two segments carry packets of one kind and size on one path. The first has been parsed.
+bool is_like(const wire::Segment& first, const wire::Segment& next) {
+  return next.datagram.size() == first.datagram.size() &&
+         std::memcmp(next.datagram.data(), first.datagram.data(), wire::kKindSize) == 0 &&
+         next.path == first.path;
+}
+
+void tell(Handled& handled, Use use) {
+  handled.taken += use != Use::kNone ? 1 : 0;
+  handled.useful += use == Use::kUseful ? 1 : 0;
+}
+
+/// How many segments are a row: alike, with PSNs that count up, and nothing behind the BTH. One
+/// when none follows; so is whatever asks for an acknowledgement. The first has been parsed.
+std::size_t row_length(std::span<const wire::Segment> segments) {
+  const wire::Segment& first = segments.front();
+  const std::uint32_t number = numbered(first);
+  const std::size_t most =
+      std::min<std::size_t>(segments.size(), wire::kMask24 + 1 - std::min(number, wire::kMask24));
+  std::size_t length = 1;
+  while (length < most && is_like(first, segments[length]) &&
+         numbered(segments[length]) == number + length)
+    ++length;
+  return length;
+}
 
 }  // namespace
 
@@ -81,12 +117,16 @@ struct Engine::Impl {
     return qp != nullptr && qp->config().number == number ? qp : nullptr;
   }
 
+  /// Makes sure that a queue pair is looked at when it has to be.
+  void watch(QueuePair& qp) {
+    if (const Time deadline = qp.deadline(); deadline != kNever) timers.update(qp, deadline);
+  }
   /// After anything happened to a queue pair: it may have to send, to wait or to report. One that
   /// is ready gets its timer when its turn comes.
   void touched(QueuePair& qp) {
     if (qp.only_acknowledges()) {
       held.push(qp);
-      if (const auto deadline = qp.deadline()) timers.update(qp, *deadline);
+      watch(qp);
     } else {
       ready.push(qp);
     }
@@ -106,13 +146,20 @@ struct Engine::Impl {
   void unblock() {
     while (!blocked.empty()) ready.push(blocked.pop());
   }
-  [[nodiscard]] std::optional<Use> handle(const wire::Segment& segment,
-                                          wire::IcrcVerifier& verifier, Time now);
-  enum class Placed : std::uint8_t { kNot, kWrong, kRight };
-  [[nodiscard]] Placed place(const wire::Packet& packet, QueuePair& qp,
-                             const wire::Segment& segment, wire::IcrcVerifier& verifier, Time now);
+  void handle(std::span<const wire::Segment>& left, wire::IcrcVerifier& verifier, Time now,
+              Handled& handled);
+  /// Packets of a row whose payload was placed, and whether the one behind them was wrong.
+  struct Row {
+    std::size_t placed = 0;
+    bool wrong = false;
+  };
+  [[nodiscard]] Row place(const wire::Packet& packet, QueuePair& qp,
+                          std::span<const wire::Segment> segments, wire::IcrcVerifier& verifier,
+                          Time now);
   [[nodiscard]] Use handle_verified(const std::expected<wire::Packet, wire::ParseError>& packet,
                                     QueuePair* qp, const wire::Segment& segment, Time now);
+  [[nodiscard]] Use handle_alike(const wire::Packet& packet, QueuePair& qp,
+                                 const wire::Segment& segment, Time now);
   [[nodiscard]] Use replicate(const wire::Packet& packet, const wire::Segment& segment, Time now);
   [[nodiscard]] bool returned(const QueuePair& qp, const wire::Packet& packet,
                               const wire::Segment& segment) const;
@@ -136,7 +183,10 @@ struct Engine::Impl {
 };
 
 Engine::Engine(const EngineConfig& config, MemoryLookup& memory, Counters& counters)
-    : impl_(std::make_unique<Impl>(config, memory, counters)) {}
+    : impl_(std::make_unique<Impl>(config, memory, counters)) {
+  VERBENA_CHECK(std::has_single_bit(config.channel_mtu) &&
+                config.channel_mtu <= wire::kMaxChannelMtu);
+}
 Engine::~Engine() = default;
 
 // --- Queue pairs
@@ -201,6 +251,24 @@ void Engine::posted(QueuePair& qp, Time) {
   impl_->touched(qp);
 }
 
+bool Engine::send_alone(QueuePair& qp, Time now, wire::Train& train) {
+  Impl& impl = *impl_;
+  if (!impl.ready.empty() || !impl.unconfirmed.empty() || impl.linger.pending()) return false;
+  TrainBatch batch(std::span(&train, 1), impl.gather, std::max(impl.core.config.max_pieces, 1u));
+  if (!qp.send_alone(batch, now)) return false;
+  qp.count(&Counters::packets_sent);
+  impl.watch(qp);
+  return true;
+}
+
+bool Engine::copy_at_once(QueuePair& qp, const SendWqe& wqe) { return qp.copy_at_once(wqe); }
+
+bool Engine::end_at_once(QueuePair& qp, const SendWqe& wqe, Time now) {
+  const bool done = qp.end_at_once(wqe, now);
+  if (qp.eventful()) impl_->touched(qp);
+  return done;
+}
+
 // --- In
 
 Handled Engine::handle_batch(std::span<const wire::Segment> segments, Time now) {
@@ -211,47 +279,84 @@ Handled Engine::handle_batch(std::span<const wire::Segment> segments, Time now) 
 Handled Engine::handle_batch(std::span<const wire::Segment> segments, wire::IcrcVerifier& verifier,
                              Time now) {
   Handled handled;
-  for (const wire::Segment& segment : segments) {
-    const auto use = impl_->handle(segment, verifier, now);
-    handled.bad += use ? 0 : 1;
-    handled.taken += use && *use != Use::kNone ? 1 : 0;
-    handled.useful += use == Use::kUseful ? 1 : 0;
-  }
+  while (!segments.empty()) impl_->handle(segments, verifier, now, handled);
   impl_->settle();
   if (handled.taken != 0) impl_->unblock();
   return handled;
 }
 
-/// Nothing when the ICRC is wrong.
-std::optional<Use> Engine::Impl::handle(const wire::Segment& segment, wire::IcrcVerifier& verifier,
-                                        Time now) {
-  const auto packet = wire::parse(segment.datagram);
+/// The first of what is left, or more: packets like it, when it is placed at once or a message of
+/// its own, are not looked at anew.
+void Engine::Impl::handle(std::span<const wire::Segment>& left, wire::IcrcVerifier& verifier,
+                          Time now, Handled& handled) {
+  const wire::Segment& segment = left.front();
+  auto packet = wire::parse(segment.datagram);
   QueuePair* const qp = packet ? find(packet->bth.destination_qp) : nullptr;
-  if (qp != nullptr) {
-    const Placed placed = place(*packet, *qp, segment, verifier, now);
-    if (placed == Placed::kRight) return Use::kUseful;
-    if (placed == Placed::kWrong) return std::nullopt;
+  if (qp != nullptr && packet->info().place == wire::Place::kMiddle) {
+    const Row row = place(*packet, *qp, left, verifier, now);
+    handled.taken += row.placed;
+    handled.useful += row.placed;
+    handled.bad += row.wrong ? 1 : 0;
+    left = left.subspan(row.placed + (row.wrong ? 1 : 0));
+    if (row.placed != 0 || row.wrong) return;
   }
-  if (!verifier.holds(segment)) return std::nullopt;
-  return handle_verified(packet, qp, segment, now);
+  left = left.subspan(1);
+  Use use = Use::kNone;
+  if (verifier.holds(segment)) {
+    use = handle_verified(packet, qp, segment, now);
+    tell(handled, use);
+  } else {
+    ++handled.bad;
+  }
+  if (qp == nullptr || packet->info().place != wire::Place::kOnly) return;
+  while (!left.empty() && is_like(segment, left.front())) {
+    const wire::Segment& next = left.front();
+    left = left.subspan(1);
+    if (!verifier.holds(next)) {
+      ++handled.bad;
+      continue;
+    }
+    wire::parse_same_kind(next.datagram, *packet);
+    const bool alike = use != Use::kNone && packet->info().transport != wire::Transport::kCnp;
+    use = alike ? handle_alike(*packet, *qp, next, now) : handle_verified(packet, qp, next, now);
+    tell(handled, use);
+  }
 }
 
-/// Places a payload while it is verified, unless it has no place yet, or its memory went away.
-Engine::Impl::Placed Engine::Impl::place(const wire::Packet& packet, QueuePair& qp,
-                                         const wire::Segment& segment, wire::IcrcVerifier& verifier,
-                                         Time now) {
-  const Bytes to = qp.place_of(packet, segment);
-  if (to.empty()) return Placed::kNot;
-  bool right = false;
+/// Places the payloads of packets in the middle of a message while they are verified, unless the
+/// first has no place yet, or its memory went away.
+Engine::Impl::Row Engine::Impl::place(const wire::Packet& packet, QueuePair& qp,
+                                      std::span<const wire::Segment> segments,
+                                      wire::IcrcVerifier& verifier, Time now) {
+  const Bytes to = qp.place_of(packet, segments.front(), row_length(segments));
+  if (to.empty()) return {};
+  const std::size_t size = packet.payload.size();
   const std::size_t header_size = packet.info().header_size;
-  if (!guarded(to.data(), to.size(),
-               [&] { right = verifier.holds_copied(segment, header_size, to.data()); }))
-    return Placed::kNot;
-  if (!right) return Placed::kWrong;
+  Row row;
+  const bool reached = guarded(to.data(), to.size(), [&] {
+    while (row.placed * size < to.size()) {
+      if (!verifier.holds_copied(segments[row.placed], header_size, to.data() + row.placed * size))
+        return;
+      ++row.placed;
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // it counts though the next one faults
+    }
+  });
+  row.wrong = reached && row.placed * size < to.size();
+  if (row.placed != 0) {
+    core.counters.packets_received.add(row.placed);
+    qp.handle_placed(packet, segments.front(), static_cast<std::uint32_t>(row.placed), now);
+    note(qp);
+  }
+  return row;
+}
+
+/// One like a packet that the queue pair took.
+Use Engine::Impl::handle_alike(const wire::Packet& packet, QueuePair& qp,
+                               const wire::Segment& segment, Time now) {
   ++core.counters.packets_received;
-  qp.handle_placed(packet, segment, now);
-  note(qp);
-  return Placed::kRight;
+  const Use use = qp.handle_alike(packet, segment, now);
+  if (use != Use::kNone) note(qp);
+  return use;
 }
 
 Use Engine::Impl::handle_verified(const std::expected<wire::Packet, wire::ParseError>& packet,
@@ -308,14 +413,13 @@ void Engine::handle_timeout(Time now) {
   for (std::size_t left = timers.size(); left > 0 && !timers.empty() && timers.earliest() <= now;
        --left) {
     QueuePair& qp = timers.first();
-    const auto due = qp.deadline();
-    if (due && *due <= now) {
+    if (qp.deadline() <= now) {
       qp.handle_timeout(now);
       impl_->ready.push(qp);
       if (qp.eventful()) impl_->eventful.push(qp);
     }
-    if (const auto next = qp.deadline(); next && *next > now) {
-      timers.postpone_first(*next);
+    if (const Time next = qp.deadline(); next > now && next != kNever) {
+      timers.postpone_first(next);
     } else {
       timers.remove(qp);
     }
@@ -327,6 +431,10 @@ void Engine::handle_timeout(Time now) {
 
 std::size_t Engine::poll_transmit(Time now, std::span<wire::Train> trains, Acks acks) {
   Impl& impl = *impl_;
+  if (!may_transmit(acks)) {
+    impl.holds = acks == Acks::kHold;
+    return 0;
+  }
   while (!impl.unconfirmed.empty()) {
     QueuePair& qp = impl.unconfirmed.pop();
     qp.confirm();
@@ -334,7 +442,7 @@ std::size_t Engine::poll_transmit(Time now, std::span<wire::Train> trains, Acks 
   }
   TrainBatch batch(trains.first(std::min(trains.size(), kBatchTrains)), impl.gather,
                    std::max(impl.core.config.max_pieces, 1u));
-  impl.linger.fill(batch, impl.core.counters);
+  if (impl.linger.pending()) impl.linger.fill(batch, impl.core.counters);
   if (acks == Acks::kSend) {
     while (!impl.held.empty()) {
       QueuePair& qp = impl.held.pop();
@@ -356,7 +464,7 @@ void Engine::Impl::fill(TrainBatch& batch, QueuePair& qp, Time now, bool hold) {
   for (const wire::Train& train : batch.since(before)) packets += train.count;
   qp.count(&Counters::packets_sent, packets);
   if (!qp.reliable() && batch.size() != before) unconfirmed.push(qp);
-  if (const auto deadline = qp.deadline()) timers.update(qp, *deadline);
+  watch(qp);
   if (qp.eventful()) eventful.push(qp);
   if (result == Fill::kMore) {
     ready.push(qp);
@@ -366,7 +474,14 @@ void Engine::Impl::fill(TrainBatch& batch, QueuePair& qp, Time now, bool hold) {
   if (qp.holds_acknowledgement() && result != Fill::kMore) held.push(qp);
 }
 
+bool Engine::may_transmit(Acks acks) const {
+  const Impl& impl = *impl_;
+  return !impl.ready.empty() || !impl.unconfirmed.empty() || impl.linger.pending() ||
+         (acks == Acks::kSend && !impl.held.empty());
+}
+
 bool Engine::acks_held() const { return !impl_->held.empty(); }
+bool Engine::unfinished() const { return !impl_->ready.empty(); }
 
 std::optional<Time> Engine::poll_timeout() const {
   if (impl_->timers.empty()) return std::nullopt;

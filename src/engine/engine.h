@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -9,6 +10,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "engine/counters.h"
+#include "engine/direct_memory.h"
 #include "engine/memory.h"
 #include "engine/qp_state.h"
 #include "engine/rate_controller.h"
@@ -85,16 +87,27 @@ struct EngineConfig {
   std::uint32_t max_pieces = 32;  ///< gather entries of any request
   std::uint32_t port_mtu = 4096;  ///< bytes: bounds datagrams and path MTUs
   /// Bytes that may be under way to one receiver, all queue pairs together, counted with what a
-  /// packet costs in a socket buffer; and the bounds between which loss and progress move it.
+  /// packet costs in a socket buffer; and the bounds between which loss and progress move it. The
+  /// upper one is for receivers with large buffers: behind a loss it is approached slowly.
   std::uint32_t window_initial = 192 << 10;
   std::uint32_t window_min = 16 << 10;
-  std::uint32_t window_max = 256 << 10;
+  std::uint32_t window_max = 1 << 20;
+  /// Payload of a packet that goes by a channel (`wire::Path::channel`), in the path MTU's place:
+  /// what two processes copy at a time. The same at both ends; a power of two, at most
+  /// wire::kMaxChannelMtu.
+  std::uint32_t channel_mtu = wire::kMaxChannelMtu;
+  /// Bytes that may be under way by channel to one receiver; as much again may answer our READs.
+  std::uint32_t channel_window = 256 << 10;
   Duration min_ack_timeout =
       std::chrono::milliseconds(20);  ///< floor of the effective ACK time-out
   /// Requesters go on behind their retries, with pauses that grow to kLongestPause, until `peers`
   /// says that the peer is gone: for processes that stand in a debugger.
   bool patient = false;
-  PeerWatch* peers = nullptr;  ///< outlives the engine; null: nothing is known
+  PeerWatch* peers = nullptr;      ///< outlives the engine; null: nothing is known
+  DirectMemory* direct = nullptr;  ///< outlives the engine; null: all goes by packets
+  /// Whether the way by a path's channel takes `bytes` now. What nobody acknowledges asks before it
+  /// leaves, and waits; what is acknowledged keeps within windows. Empty: the way is never full.
+  std::function<bool(const wire::Path& path, std::size_t bytes, Time now)> has_room{};
   /// On: connected queue pairs send ECN-capable packets, answer marked ones with CNPs and go by the
   /// CNPs that they get. What comes must tell its traffic class (`link/link.h`).
   CongestionConfig congestion{};
@@ -117,7 +130,8 @@ enum class Acks : std::uint8_t { kHold, kSend };
 /// reaches nothing but what is handed to it, starts no thread, takes no lock and reads no clock;
 /// the holder of the shard calls it.
 ///
-/// Order of calls: any handle_… or change, then poll_transmit until it returns 0, poll_event until
+/// Order of calls: any handle_… or change, then poll_transmit until it returns 0 (or may_transmit
+/// says that it would), poll_event until
 /// it is empty, and poll_timeout for when to call handle_timeout.
 class Engine {
  public:
@@ -159,6 +173,19 @@ class Engine {
   /// The doorbell: something was posted to the queue pair's send or receive queue.
   void posted(QueuePair& qp, Time now);
 
+  /// In place of posted() and poll_transmit(), when a request of one packet was posted and nothing
+  /// else waits anywhere: the packet, in `train`. False, and nothing happened, when it takes a
+  /// turn. Held acknowledgements stay held.
+  [[nodiscard]] bool send_alone(QueuePair& qp, Time now, wire::Train& train);
+
+  // A WRITE or READ that need not be posted, since nothing waits before it and the peer's memory is
+  // at hand: it is in the send queue's own memory, behind what was posted.
+
+  /// Copies it; false, and nothing happened, when that cannot be. end_at_once() is to follow.
+  [[nodiscard]] bool copy_at_once(QueuePair& qp, const SendWqe& wqe);
+  /// Completes it; false when the peer is gone: it is to be posted.
+  [[nodiscard]] bool end_at_once(QueuePair& qp, const SendWqe& wqe, Time now);
+
   /// Takes datagrams, each after `verifier` said that it holds. Of one whose payload has its place
   /// already (in the middle of a message, at the expected PSN) the payload is placed while it is
   /// verified: a wrong one then leaves bytes where the right one's will come, and has no other
@@ -172,7 +199,12 @@ class Engine {
   /// call into the engine. With Acks::kHold, pure acknowledgements stay behind (acks_held() tells)
   /// unless they can go with other trains.
   [[nodiscard]] std::size_t poll_transmit(Time now, std::span<wire::Train> trains, Acks acks);
+  /// Behind a poll_transmit(): whether another one may bring something. If not, none is needed.
+  [[nodiscard]] bool may_transmit(Acks acks) const;
   [[nodiscard]] bool acks_held() const;
+  /// A poll_transmit() that returned 0 ended its turn in the middle of something: the next one goes
+  /// on with it.
+  [[nodiscard]] bool unfinished() const;
   [[nodiscard]] std::optional<Time> poll_timeout() const;
   [[nodiscard]] std::optional<Event> poll_event();
 

@@ -105,7 +105,7 @@ std::optional<MemoryKey> KeyTable::describe(std::uint32_t key) const {
   return entry.key;
 }
 
-void KeyTable::reclaim(std::uint32_t key) { free_.push_back((key >> kGenerationBits) % capacity_); }
+void KeyTable::reclaim(std::uint32_t key) { free_.push_back(index_of(key)); }
 
 std::expected<const KeyTable::Entry*, MemoryError> KeyTable::find(std::uint32_t key,
                                                                   std::uint32_t pd) const {

@@ -105,12 +105,13 @@ class KeyTable final : public MemoryLookup {
                                                                std::uint32_t pd);
   static void unbind(Entry& window);
 
-  [[nodiscard]] Entry& entry_of(std::uint32_t key) { return entries_[(key >> 8) % capacity_]; }
-  [[nodiscard]] const Entry& entry_of(std::uint32_t key) const {
-    return entries_[(key >> 8) % capacity_];
+  [[nodiscard]] Entry& entry_of(std::uint32_t key) { return entries_[index_of(key)]; }
+  [[nodiscard]] const Entry& entry_of(std::uint32_t key) const { return entries_[index_of(key)]; }
+  [[nodiscard]] std::uint32_t index_of(std::uint32_t key) const {
+    return (key >> 8) & (capacity_ - 1);
   }
 
-  std::uint32_t capacity_;
+  std::uint32_t capacity_;  ///< a power of two
   std::uint32_t size_ = 0;
   std::unique_ptr<Entry[]> entries_;
   std::deque<std::uint32_t> free_;  ///< indices, longest unused first

@@ -50,7 +50,6 @@ bool Linger::holds(std::uint32_t qp_number, Time now) const {
 }
 
 void Linger::fill(TrainBatch& batch, Counters& counters) {
-  if (!pending_) return;
   pending_ = false;
   for (Entry& entry : entries_) {
     if (!entry.acknowledge) continue;
@@ -64,7 +63,7 @@ void Linger::fill(TrainBatch& batch, Counters& counters) {
     train.head.bth.opcode = opcode_of(entry.type, wire::Opcode::kRcAcknowledge);
     train.head.bth.destination_qp = entry.destination_qp;
     train.head.bth.psn = psn_add(entry.expected_psn, wire::kMask24);
-    train.head.aeth.msn = entry.msn;
+    train.head.aeth = {.msn = entry.msn};
     ++counters.acks_sent;
     ++counters.packets_sent;
   }

@@ -29,6 +29,8 @@ class Linger {
   bool handle(const wire::Packet& packet, const wire::Segment& segment, Time now);
   [[nodiscard]] bool holds(std::uint32_t qp_number, Time now) const;
   void fill(TrainBatch& batch, Counters& counters);
+  /// fill() has something to acknowledge.
+  [[nodiscard]] bool pending() const { return pending_; }
 
  private:
   struct Entry {

@@ -3,17 +3,18 @@
 
 #include <algorithm>
 
+#include "engine/mutants.h"
 #include "engine/transport.h"
 
 namespace verbena::engine {
 namespace {
 
-/// The opcodes of a SEND or WRITE, by where a packet stands in its message.
+/// RC's opcodes of a SEND or WRITE, by where a packet stands in its message.
 struct MessageOpcodes {
   wire::Opcode first, middle, last, only;
 };
 
-MessageOpcodes rc_opcodes_of(SendOpcode opcode) {
+MessageOpcodes opcodes_of(SendOpcode opcode) {
   using enum wire::Opcode;
   switch (opcode) {
     case SendOpcode::kWrite: return {kRcWriteFirst, kRcWriteMiddle, kRcWriteLast, kRcWriteOnly};
@@ -29,33 +30,43 @@ MessageOpcodes rc_opcodes_of(SendOpcode opcode) {
   }
 }
 
-MessageOpcodes opcodes_of(QpType type, SendOpcode opcode) {
-  MessageOpcodes opcodes = rc_opcodes_of(opcode);
-  for (wire::Opcode* one : {&opcodes.first, &opcodes.middle, &opcodes.last, &opcodes.only})
-    *one = opcode_of(type, *one);
-  return opcodes;
-}
-
 void fill_headers(wire::Train& train, const QueuePair& qp, const SendWqe& wqe,
                   const MessagePart& part) {
   const SendRequest& request = wqe.request;
-  const MessageOpcodes opcodes = opcodes_of(qp.config().type, request.opcode);
+  const MessageOpcodes opcodes = opcodes_of(request.opcode);
+  const QpType type = qp.config().type;
   const bool at_start = part.index == 0;
   const bool at_end = part.index + part.count == wqe.psn_count;
   wire::Bth& bth = train.head.bth;
-  bth.opcode = at_start ? (wqe.psn_count == 1 ? opcodes.only : opcodes.first)
-                        : (at_end && part.count == 1 ? opcodes.last : opcodes.middle);
+  bth.opcode =
+      opcode_of(type, at_start ? (wqe.psn_count == 1 ? opcodes.only : opcodes.first)
+                               : (at_end && part.count == 1 ? opcodes.last : opcodes.middle));
   bth.destination_qp = qp.attributes().destination_qp;
   bth.psn = part.psn;
-  train.middle_opcode = opcodes.middle;
-  train.last_opcode = at_end ? opcodes.last : opcodes.middle;
+  if (part.count > 1) {
+    train.middle_opcode = opcode_of(type, opcodes.middle);
+    train.last_opcode = opcode_of(type, at_end ? opcodes.last : opcodes.middle);
+  }
   train.ack_request_last = qp.reliable();
   train.solicited_last = at_end && request.solicited;
-  train.head.xrceth.srq_number = request.remote_srq;
+  train.head.xrceth = {.srq_number = request.remote_srq};
   train.head.reth = {
       .address = request.remote_address, .rkey = request.rkey, .dma_length = wqe.length};
-  train.head.immediate.value = request.immediate;
-  train.head.ieth.rkey = request.invalidate_rkey;
+  train.head.immediate = {.value = request.immediate};
+  train.head.ieth = {.rkey = request.invalidate_rkey};
+}
+
+/// The bytes [offset, offset + size) of a request's data.
+std::expected<void, MemoryError> gather(TrainBatch& batch, const MemoryLookup& memory,
+                                        const QueuePair& qp, const SendWqe& wqe,
+                                        std::uint32_t offset, std::uint32_t size) {
+  if (wqe.request.inline_data) {
+    static_cast<void>(batch.gather(wqe.inline_bytes.subspan(offset, size)));
+    return {};
+  }
+  const auto done = batch.gather(memory, wqe.request.pieces, offset, size, qp.config().pd);
+  if (!done) return std::unexpected(done.error());
+  return {};
 }
 
 CompletionOpcode completion_opcode(SendOpcode opcode) {
@@ -92,29 +103,79 @@ Status execute_locally(MemoryLookup& memory, const QueuePair& qp, const SendRequ
                                                           : Status::kLocalQpOperationError;
 }
 
-std::expected<void, MemoryError> send_part(TrainBatch& batch, const MemoryLookup& memory,
-                                           QueuePair& qp, const SendWqe& wqe,
-                                           const MessagePart& part) {
-  const std::uint32_t mtu = qp.attributes().path_mtu;
+std::expected<std::uint32_t, MemoryError> send_part(TrainBatch& batch, const MemoryLookup& memory,
+                                                    QueuePair& qp, const SendWqe& wqe,
+                                                    const MessagePart& part) {
+  const std::uint32_t mtu = qp.mtu();
   const std::uint32_t offset = part.index * mtu;
   const std::uint32_t size = std::min(wqe.length - offset, part.count * mtu);
-  std::span<const ConstBytes> pieces;
-  if (wqe.request.inline_data) {
-    pieces = batch.gather(wqe.inline_bytes.subspan(offset, size));
-  } else {
-    const auto gathered = batch.gather(memory, wqe.request.pieces, offset, size, qp.config().pd);
-    if (!gathered) return std::unexpected(gathered.error());
-    pieces = *gathered;
-  }
+  const std::size_t gathered = batch.gathered();
+  if (const auto done = gather(batch, memory, qp, wqe, offset, size); !done)
+    return std::unexpected(done.error());
   wire::Train& train = batch.next();
   train.path = &qp.path();
   fill_headers(train, qp, wqe, part);
   train.count = part.count;
   train.segment_size = mtu;
   train.payload_size = size;
-  train.gather = pieces;
+  train.gather = batch.gathered_since(gathered);
   qp.count(&Counters::bytes_sent, size);
-  return {};
+  return part.count;
+}
+
+// --- Rows
+
+std::uint32_t row_of_requests(SendQueue& queue, std::uint32_t index, std::uint32_t mtu) {
+  const std::uint32_t most = std::min(queue.tail() - index, kMaxRow);
+  const SendWqe& first = queue.at(index);
+  const SendRequest& request = first.request;
+  const bool writes = request.opcode == SendOpcode::kWrite;
+  const bool may = (writes || request.opcode == SendOpcode::kSend) && !request.solicited &&
+                   first.length <= mtu && most > 1;
+  if (!may) return 1;
+  const std::uint64_t step = queue.at(index + 1).request.remote_address - request.remote_address;
+  const auto follows = [&](const SendWqe& next, std::uint64_t address) {
+    const SendRequest& other = next.request;
+    return other.opcode == request.opcode && next.length == first.length && !other.solicited &&
+           !other.fence && other.remote_srq == request.remote_srq &&
+           (!writes || (other.remote_address == address &&
+                        (other.rkey == request.rkey || mutant(Mutant::kRowMixesKeys))));
+  };
+  std::uint32_t count = 1;
+  std::uint64_t address = request.remote_address + step;
+  for (; count < most && follows(queue.at(index + count), address); ++count) address += step;
+  return count;
+}
+
+std::expected<std::uint32_t, MemoryError> send_row(TrainBatch& batch, const MemoryLookup& memory,
+                                                   QueuePair& qp, SendQueue& queue,
+                                                   const RowPart& row) {
+  const SendWqe& first = queue.at(row.index);
+  const std::size_t gathered = batch.gathered();
+  std::uint32_t count = 0;
+  while (count < row.count && batch.has_room_to_gather()) {
+    const SendWqe& wqe = queue.at(row.index + count);
+    if (const auto done = gather(batch, memory, qp, wqe, 0, wqe.length); !done) {
+      if (count == 0) return std::unexpected(done.error());
+      break;
+    }
+    ++count;
+  }
+  wire::Train& train = batch.next();
+  train.path = &qp.path();
+  fill_headers(train, qp, first, {.index = 0, .count = 1, .psn = row.psn});
+  train.middle_opcode = train.last_opcode = train.head.bth.opcode;
+  train.count = count;
+  train.segment_size = first.length;
+  train.payload_size = first.length * count;
+  if (count > 1 && first.request.opcode == SendOpcode::kWrite &&
+      !mutant(Mutant::kRowKeepsAddress)) {
+    train.remote_step =
+        queue.at(row.index + 1).request.remote_address - first.request.remote_address;
+  }
+  train.gather = batch.gathered_since(gathered);
+  qp.count(&Counters::bytes_sent, train.payload_size);
+  return count;
 }
 
 }  // namespace verbena::engine

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <expected>
 
@@ -9,11 +11,16 @@
 #include "engine/send_queue.h"
 #include "engine/train_batch.h"
 
-/// What reliable and unreliable senders of SENDs and WRITEs have in common.
+/// What the senders of messages have in common.
 namespace verbena::engine {
 
 /// Bytes of one message before the next queue pair's turn.
 inline constexpr std::uint32_t kTurnBytes = 64 << 10;
+
+/// The same in packets of this many bytes, a power of two: at least one.
+[[nodiscard]] constexpr std::uint32_t turn_packets(std::uint32_t mtu) {
+  return std::max(kTurnBytes >> std::countr_zero(mtu), 1U);
+}
 
 /// How a request's end is told.
 [[nodiscard]] Completion completion_of(const QueuePair& qp, const SendWqe& wqe, Status status);
@@ -29,10 +36,34 @@ struct MessagePart {
   std::uint32_t psn = 0;
 };
 
-/// Puts a part of a message into a batch that is not full, as one train.
-[[nodiscard]] std::expected<void, MemoryError> send_part(TrainBatch& batch,
-                                                         const MemoryLookup& memory, QueuePair& qp,
-                                                         const SendWqe& wqe,
-                                                         const MessagePart& part);
+/// Puts a part of a message into a batch that is not full, as one train. Returns its packets.
+[[nodiscard]] std::expected<std::uint32_t, MemoryError> send_part(TrainBatch& batch,
+                                                                  const MemoryLookup& memory,
+                                                                  QueuePair& qp, const SendWqe& wqe,
+                                                                  const MessagePart& part);
+
+/// The longest row of requests (`wire::Train`).
+inline constexpr std::uint32_t kMaxRow = 64;
+
+/// How many requests, from the one at `index` on, make one row: SENDs or WRITEs of one length of at
+/// most `mtu` that ask for nothing special and, if WRITEs, go to places at one step. The first may
+/// be fenced. One when it makes none.
+[[nodiscard]] std::uint32_t row_of_requests(SendQueue& queue, std::uint32_t index,
+                                            std::uint32_t mtu);
+
+/// Requests that make a row: `count` from the one at `index` on, whose first has `psn`.
+struct RowPart {
+  std::uint32_t index = 0;
+  std::uint32_t count = 0;
+  std::uint32_t psn = 0;
+};
+
+/// Puts requests that make a row into a batch that is not full, as one train. Returns how many: the
+/// row ends before one whose memory is missing, or when there is no room for its pieces. The first
+/// has its PSN.
+[[nodiscard]] std::expected<std::uint32_t, MemoryError> send_row(TrainBatch& batch,
+                                                                 const MemoryLookup& memory,
+                                                                 QueuePair& qp, SendQueue& queue,
+                                                                 const RowPart& row);
 
 }  // namespace verbena::engine

@@ -68,6 +68,9 @@ enum class Mutant : std::uint8_t {
   kCnpIgnored,                ///< a CNP leaves the rate as it is
   kCnpForEachMark,            ///< every marked packet is answered with a CNP
   kRateStaysCut,              ///< what a CNP took from a rate never comes back
+  kRowKeepsAddress,           ///< WRITEs that leave as a row all go where the first one goes
+  kRowMixesKeys,              ///< a row has WRITEs with other keys than the first one's
+  kDirectOvertakes,  ///< a copy into a peer's memory does not wait for what was sent before
   kLastMutant,
 };
 
@@ -130,6 +133,9 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::k
         "cnp-ignored",
         "cnp-for-each-mark",
         "rate-stays-cut",
+        "row-keeps-address",
+        "row-mixes-keys",
+        "direct-overtakes",
 };
 
 #ifdef VERBENA_MUTANTS

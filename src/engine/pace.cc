@@ -53,10 +53,4 @@ void Pace::note_congested(std::uint32_t payload, std::uint32_t packets, Time now
   controller_.sent(bytes, now);
 }
 
-std::optional<Time> Pace::deadline() const {
-  const auto congested = congested_.deadline();
-  const auto limited = limited_.deadline();
-  return congested && limited ? std::min(*congested, *limited) : congested ? congested : limited;
-}
-
 }  // namespace verbena::engine

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 
 #include "engine/rate_controller.h"
 
@@ -25,10 +24,8 @@ class PacketClock {
   void sent(std::uint64_t rate, std::uint64_t bytes);
 
   void reset() { *this = {}; }
-  /// When somebody waits.
-  [[nodiscard]] std::optional<Time> deadline() const {
-    return waiting_ ? std::optional(next_) : std::nullopt;
-  }
+  /// kNever while nobody waits.
+  [[nodiscard]] Time deadline() const { return waiting_ ? next_ : kNever; }
   void handle_timeout(Time now) { waiting_ = waiting_ && next_ > now; }
 
  private:
@@ -50,6 +47,8 @@ class Pace {
   /// for, 0 for PacketClock::kMostBurst.
   void limit(std::uint64_t rate, std::uint32_t burst);
 
+  /// Something holds requests back.
+  [[nodiscard]] bool limits() const { return limit_ != 0 || controller_.limited(); }
   /// How many packets of `payload` bytes may go now, up to `wanted`. None: deadline() says when to
   /// ask again.
   [[nodiscard]] std::uint32_t admits_requests(std::uint32_t payload, std::uint32_t wanted,
@@ -71,7 +70,9 @@ class Pace {
     if (controller_.limited()) note_congested(payload, packets, now);
   }
 
-  [[nodiscard]] std::optional<Time> deadline() const;
+  [[nodiscard]] Time deadline() const {
+    return std::min(congested_.deadline(), limited_.deadline());
+  }
   void handle_timeout(Time now) {
     congested_.handle_timeout(now);
     limited_.handle_timeout(now);

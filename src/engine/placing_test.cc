@@ -25,10 +25,11 @@ class Judge final : public wire::IcrcVerifier {
   }
   bool holds_copied(const wire::Segment& segment, std::size_t header_size, std::byte* to) override {
     ++copied;
-    return trusting_.holds_copied(segment, header_size, to) && right;
+    return trusting_.holds_copied(segment, header_size, to) && right && copied != wrong_copy;
   }
 
   bool right = true;
+  int wrong_copy = 0;  ///< 0: none
   int asked = 0;
   int copied = 0;
 
@@ -47,6 +48,13 @@ class Placing : public EngineTest {
     judge_.right = right;
     const wire::Segment segment{.datagram = datagram.bytes, .path = datagram.path};
     return end.engine.handle_batch(std::span(&segment, 1), judge_, now);
+  }
+  /// All at once.
+  Handled judge(End& end, const std::vector<Datagram>& datagrams) {
+    std::vector<wire::Segment> segments;
+    for (const Datagram& datagram : datagrams)
+      segments.push_back({.datagram = datagram.bytes, .path = datagram.path});
+    return end.engine.handle_batch(segments, judge_, now);
   }
   /// The packets of a request of `a`'s for its first bytes.
   std::vector<Datagram> packets(SendOpcode opcode) {
@@ -149,6 +157,63 @@ TEST_F(Placing, NotWhenTheKeyIsGone) {
   judge(b, sent[1], true);
   EXPECT_EQ(judge_.copied, 0);
   EXPECT_EQ(b.engine.state(*b.qp), QpState::kErr);
+}
+
+// --- Rows
+
+TEST_F(Placing, ARowIs) {
+  const Handled handled = judge(b, packets(SendOpcode::kWrite));
+  EXPECT_EQ(handled.useful, 4U);
+  EXPECT_EQ(handled.taken, 4U);
+  EXPECT_EQ(handled.bad, 0U);
+  EXPECT_EQ(judge_.copied, 2);
+  EXPECT_EQ(b.engine.counters().packets_received, 4U);
+  EXPECT_EQ(b.engine.counters().bytes_received, kLength);
+  EXPECT_TRUE(all(b, 0, kLength, kSent));
+  EXPECT_TRUE(exchange());
+  EXPECT_EQ(a.sent.take().status, Status::kSuccess);
+}
+
+TEST_F(Placing, ARowOfAReadIs) {
+  std::fill_n(b.memory.begin(), kLength, kSent);
+  std::ranges::fill(a.memory, std::byte{0});
+  for (const Datagram& request : packets(SendOpcode::kRead)) deliver(b, request);
+  EXPECT_EQ(judge(a, collect(b)).useful, 4U);
+  EXPECT_EQ(judge_.copied, 2);
+  EXPECT_TRUE(all(a, 0, kLength, kSent));
+  EXPECT_EQ(a.sent.take().status, Status::kSuccess);
+}
+
+TEST_F(Placing, ARowEndsWithAWrongPacket) {
+  judge_.wrong_copy = 2;
+  const auto sent = packets(SendOpcode::kWrite);
+  const Handled handled = judge(b, sent);
+  EXPECT_EQ(handled.bad, 1U);
+  EXPECT_EQ(b.engine.counters().packets_received, 3U);
+  EXPECT_EQ(b.engine.counters().bytes_received, 2 * kMtu);
+  EXPECT_EQ(b.engine.counters().out_of_sequence, 1U);  // the last one
+  judge_.wrong_copy = 0;
+  EXPECT_EQ(judge(b, {sent[2], sent[3]}).useful, 2U);
+  EXPECT_TRUE(all(b, 0, kLength, kSent));
+}
+
+TEST_F(Placing, ARowEndsWithAnythingElse) {
+  const auto sent = packets(SendOpcode::kWrite);
+  Datagram stranger = sent[2];
+  stranger.path.source = wire::Address::from_ipv4(0x7F000009);
+  const Handled handled = judge(b, {sent[0], sent[1], sent[1], stranger, sent[2], sent[3]});
+  EXPECT_EQ(handled.useful, 4U);
+  EXPECT_EQ(b.engine.counters().duplicates, 1U);
+  EXPECT_EQ(b.engine.counters().wrong_source, 1U);
+  EXPECT_TRUE(all(b, 0, kLength, kSent));
+}
+
+TEST_F(Placing, ARowIsNotAcrossPieces) {
+  ASSERT_TRUE(b.receive(4, {b.piece(0, 2500), b.piece(3000, kLength - 2500)}, now));
+  EXPECT_EQ(judge(b, packets(SendOpcode::kSend)).useful, 4U);
+  EXPECT_EQ(judge_.copied, 1);
+  EXPECT_TRUE(all(b, 0, 2500, kSent));
+  EXPECT_TRUE(all(b, 3000, kLength - 2500, kSent));
 }
 
 }  // namespace

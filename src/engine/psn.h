@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "wire/headers.h"
@@ -18,9 +19,9 @@ namespace verbena::engine {
 }
 
 /// Packets that a message of `length` bytes takes: at least one (a zero-length message is one
-/// packet).
+/// packet). `mtu` is a power of two.
 [[nodiscard]] constexpr std::uint32_t packet_count(std::uint64_t length, std::uint32_t mtu) {
-  return length == 0 ? 1 : static_cast<std::uint32_t>((length + mtu - 1) / mtu);
+  return length == 0 ? 1 : static_cast<std::uint32_t>((length + mtu - 1) >> std::countr_zero(mtu));
 }
 
 }  // namespace verbena::engine

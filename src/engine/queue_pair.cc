@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <utility>
 
 #include "engine/mutants.h"
 
@@ -47,6 +48,7 @@ Result<void> in_range(std::string_view name, std::uint32_t value, std::uint32_t 
 QueuePair::QueuePair(Core& core, const QpConfig& config)
     : core_(core),
       config_(config),
+      reliable_(is_reliable(config.type)),
       pace_(core.config.congestion),
       requester_(core, *this),
       sender_(core, *this),
@@ -61,7 +63,28 @@ Result<void> QueuePair::modify(const QpAttributes& attributes, std::uint32_t mas
   VERBENA_TRY(check(attributes, mask, from, to));
   copy(attributes, mask);
   enter(from, to);
+  open_to_peer();
   return {};
+}
+
+/// Lets a peer that shares memory with this process do what its packets might do.
+void QueuePair::open_to_peer() {
+  const bool opens = core_.config.direct != nullptr && config_.type == QpType::kRc &&
+                     path_.channel != 0 && receives_in(state());
+  if (!opens) return close_to_peer();
+  open_to_peer_ = true;
+  std::uint32_t access = attributes_.access & (kRemoteWrite | kRemoteRead);
+  if (attributes_.max_dest_rd_atomic == 0) access &= ~std::uint32_t{kRemoteRead};
+  core_.config.direct->admit({.qp_number = config_.number,
+                              .destination_qp = attributes_.destination_qp,
+                              .channel = path_.channel,
+                              .pd = config_.pd,
+                              .access = access});
+}
+
+void QueuePair::close_to_peer() {
+  if (std::exchange(open_to_peer_, false))
+    core_.config.direct->admit({.qp_number = config_.number});
 }
 
 Result<void> QueuePair::check(const QpAttributes& attributes, std::uint32_t mask, QpState from,
@@ -111,7 +134,11 @@ void QueuePair::copy(const QpAttributes& from, std::uint32_t mask) {
   if ((mask & kMaskPort) != 0) to.port = from.port;
   if ((mask & kMaskQkey) != 0) to.qkey = from.qkey;
   if ((mask & kMaskPath) != 0) {
+    // A connection keeps its way (nic.md, "One address, many processes").
+    const bool connects = (mask & kMaskDestinationQp) != 0;
+    const std::uint16_t channel = connects ? from.path.channel : path_.channel;
     to.path = path_ = from.path;
+    to.path.channel = path_.channel = channel;
     if (core_.config.congestion.on)
       path_.traffic_class =
           static_cast<std::uint8_t>((path_.traffic_class & ~kEcnBits) | kEcnCapable);
@@ -168,6 +195,7 @@ void QueuePair::reset() {
 void QueuePair::enter_error(bool keep_answers) {
   if (state() == QpState::kErr) return;
   set_state(QpState::kErr);
+  close_to_peer();
   cnp_due_ = false;
   // With the fence of Shard::wants_receives(): either the flush sees a receive that is being
   // posted, or its poster sees the state.
@@ -241,21 +269,24 @@ Counter Counters::* QueuePair::objection(const wire::Packet& packet,
   return misled ? &Counters::wrong_source : nullptr;
 }
 
-Bytes QueuePair::place_of(const wire::Packet& packet, const wire::Segment& segment) const {
+Bytes QueuePair::place_of(const wire::Packet& packet, const wire::Segment& segment,
+                          std::size_t row) const {
   const wire::OpcodeInfo& info = packet.info();
   const bool may_have_one = info.place == wire::Place::kMiddle && config_.type == QpType::kRc &&
                             info.transport == wire::Transport::kRc;
   if (!may_have_one || objection(packet, segment) != nullptr) return {};
-  return is_request(info.operation) ? responder_.place_of(packet) : requester_.place_of(packet);
+  return is_request(info.operation) ? responder_.place_of(packet, row)
+                                    : requester_.place_of(packet, row);
 }
 
-void QueuePair::handle_placed(const wire::Packet& packet, const wire::Segment& segment, Time now) {
-  ++counters_.packets_received;  // the engine has counted it already
-  if (core_.config.congestion.on) note_mark(segment, now);
+void QueuePair::handle_placed(const wire::Packet& packet, const wire::Segment& segment,
+                              std::uint32_t row, Time now) {
+  counters_.packets_received.add(row);  // the engine has counted them already
+  if (core_.config.congestion.on) note_mark(segment, row, now);
   if (is_request(packet.info().operation)) {
-    responder_.handle_placed(packet);
+    responder_.handle_placed(packet, row);
   } else {
-    requester_.handle_placed(packet, now);
+    requester_.handle_placed(packet, row, now);
   }
   if (overrun_) enter_error(false);
   note_drained();
@@ -263,12 +294,31 @@ void QueuePair::handle_placed(const wire::Packet& packet, const wire::Segment& s
 
 Use QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment, Time now) {
   ++counters_.packets_received;  // the engine has counted it already
-  if (!admissible(packet, segment)) return Use::kNone;
+  return admissible(packet, segment) ? handle_admitted(packet, segment, now) : Use::kNone;
+}
+
+Use QueuePair::handle_alike(const wire::Packet& packet, const wire::Segment& segment, Time now) {
+  ++counters_.packets_received;  // the engine has counted it already
+  // All else that can be wrong with it was looked at in the one before.
+  const QpState now_in = state();
+  if (!receives_in(now_in)) {
+    count(&Counters::wrong_state);
+    return Use::kNone;
+  }
+  const bool plain = (now_in == QpState::kRts || now_in == QpState::kRtr) && connected() &&
+                     !core_.config.congestion.on;
+  if (!plain || !responder_.handle_like(packet)) return handle_admitted(packet, segment, now);
+  if (overrun_) enter_error(false);
+  return Use::kUseful;
+}
+
+/// A packet that is for this queue pair and may come in its state.
+Use QueuePair::handle_admitted(const wire::Packet& packet, const wire::Segment& segment, Time now) {
   useless_ = false;
   if (!connected()) {
     datagrams_.handle(packet, segment);
   } else {
-    if (core_.config.congestion.on) note_mark(segment, now);
+    if (core_.config.congestion.on) note_mark(segment, 1, now);
     if (state() == QpState::kRtr && !established_) {
       established_ = true;
       raise(EventKind::kCommunicationEstablished);
@@ -288,9 +338,9 @@ Use QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment, 
 
 /// The notification point (Zhu et al., SIGCOMM 2015, section 3.1): the first marked packet is
 /// answered at once, and then at most one in an interval.
-void QueuePair::note_mark(const wire::Segment& segment, Time now) {
+void QueuePair::note_mark(const wire::Segment& segment, std::uint32_t row, Time now) {
   if ((segment.path.traffic_class & kEcnBits) != kCongestionExperienced) return;
-  count(&Counters::marked);
+  count(&Counters::marked, row);
   if (now < next_cnp_ && !mutant(Mutant::kCnpForEachMark)) return;
   cnp_due_ = true;
   next_cnp_ = now + core_.config.congestion.cnp_interval;
@@ -317,12 +367,23 @@ void QueuePair::send_cnp(TrainBatch& batch) {
   train.head.bth.migration = false;
   train.head.bth.becn = true;
   train.head.bth.destination_qp = attributes_.destination_qp;
+  train.head.cnp = {};
   count(&Counters::cnps_sent);
+}
+
+bool QueuePair::end_at_once(const SendWqe& wqe, Time now) {
+  const bool done = requester_.end_at_once(wqe, now);
+  if (overrun_) enter_error(false);
+  return done;
 }
 
 void QueuePair::handle_timeout(Time now) {
   pace_.handle_timeout(now);
-  if (reliable()) requester_.handle_timeout(now);
+  if (reliable()) {
+    requester_.handle_timeout(now);
+  } else {
+    sender_.handle_timeout(now);
+  }
   if (overrun_) enter_error(false);
 }
 
@@ -341,18 +402,12 @@ Fill QueuePair::fill(TrainBatch& batch, Time now, bool hold) {
   held_ = acknowledges && hold && batch.size() == before;
   if (!answers_first && !held_) more = answer(batch, now);
   if (overrun_) enter_error(false);
+  note_drained();  // by what went without packets
   return more ? Fill::kMore : result;
 }
 
 bool QueuePair::answer(TrainBatch& batch, Time now) {
   return responder_.has_answers() && responder_.fill(batch, now) == Fill::kMore;
-}
-
-std::optional<Time> QueuePair::deadline() const {
-  const auto paced = pace_.deadline();
-  if (!reliable()) return paced;
-  const auto answered = requester_.deadline();
-  return paced && answered ? std::min(*paced, *answered) : paced ? paced : answered;
 }
 
 void QueuePair::note_drained() {

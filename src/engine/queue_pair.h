@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -36,16 +37,30 @@ class QueuePair {
   [[nodiscard]] QpState state() const { return state_.load(std::memory_order_acquire); }
   [[nodiscard]] bool connected() const { return config_.type != QpType::kUd; }
   /// What it sends is acknowledged and repeated.
-  [[nodiscard]] bool reliable() const { return is_reliable(config_.type); }
+  [[nodiscard]] bool reliable() const { return reliable_; }
 
   [[nodiscard]] Result<void> modify(const QpAttributes& attributes, std::uint32_t mask);
   [[nodiscard]] Use handle(const wire::Packet& packet, const wire::Segment& segment, Time now);
+  /// The same for one that is like the packet before, which was for this queue pair: of one kind
+  /// (wire::kKindSize) and from the same place.
+  [[nodiscard]] Use handle_alike(const wire::Packet& packet, const wire::Segment& segment,
+                                 Time now);
   /// Where a packet's payload goes, when that is fixed without the packet: it is the expected one
   /// in the middle of a message, and its memory is one piece. Nothing else of it was verified, so
-  /// nothing changes. Empty otherwise.
-  [[nodiscard]] Bytes place_of(const wire::Packet& packet, const wire::Segment& segment) const;
-  /// In place of handle(): the payload is where place_of() said.
-  void handle_placed(const wire::Packet& packet, const wire::Segment& segment, Time now);
+  /// nothing changes. Empty otherwise. There may be room behind it for the payloads of packets of
+  /// the same row that come after it, up to `row` with the first.
+  [[nodiscard]] Bytes place_of(const wire::Packet& packet, const wire::Segment& segment,
+                               std::size_t row) const;
+  /// In place of handle(): the payloads of `row` packets, of which this is the first, are where
+  /// place_of() said.
+  void handle_placed(const wire::Packet& packet, const wire::Segment& segment, std::uint32_t row,
+                     Time now);
+  /// See Engine.
+  [[nodiscard]] bool send_alone(TrainBatch& batch, Time now) {
+    return state() == QpState::kRts && reliable() && requester_.send_alone(batch, now);
+  }
+  [[nodiscard]] bool copy_at_once(const SendWqe& wqe) { return requester_.copy_at_once(wqe); }
+  [[nodiscard]] bool end_at_once(const SendWqe& wqe, Time now);
   /// A notification of congestion. False when it was not for this queue pair, or not yet.
   bool handle_cnp(const wire::Packet& packet, const wire::Segment& segment, Time now);
   void handle_timeout(Time now);
@@ -53,8 +68,10 @@ class QueuePair {
   /// request and goes behind it.
   [[nodiscard]] Fill fill(TrainBatch& batch, Time now, bool hold);
   void confirm() { sender_.confirm(); }
-  /// Gives back what it holds of its receiver's window and of a tag list; about to be destroyed.
+  /// Gives back what it holds of its receiver's window, of a tag list and of its peer; about to be
+  /// destroyed.
   void abandon() {
+    close_to_peer();
     requester_.abandon();
     responder_.forget_unexpected();
   }
@@ -71,12 +88,19 @@ class QueuePair {
   }
   /// The acknowledgement was held back until now.
   void note_held() { held_ = true; }
-  [[nodiscard]] std::optional<Time> deadline() const;
+  /// When handle_timeout() has something to do; kNever when nothing is waited for.
+  [[nodiscard]] Time deadline() const {
+    return std::min(pace_.deadline(), reliable() ? requester_.deadline() : sender_.deadline());
+  }
 
   // For the halves.
 
   /// What packets leave with: the attributes' path, ECN-capable under congestion control.
   [[nodiscard]] const wire::Path& path() const { return path_; }
+  /// Payload of each packet of a message but the last.
+  [[nodiscard]] std::uint32_t mtu() const {
+    return path_.channel != 0 ? core_.config.channel_mtu : attributes_.path_mtu;
+  }
   [[nodiscard]] Pace& pace() { return pace_; }
   /// Takes receives that others take too, which stay when it ends.
   [[nodiscard]] bool shares_receives() const {
@@ -126,17 +150,21 @@ class QueuePair {
   void copy(const QpAttributes& attributes, std::uint32_t mask);
   void enter(QpState from, QpState to);
   void reset();
+  [[nodiscard]] Use handle_admitted(const wire::Packet& packet, const wire::Segment& segment,
+                                    Time now);
   [[nodiscard]] bool admissible(const wire::Packet& packet, const wire::Segment& segment);
   [[nodiscard]] bool from_peer(const wire::Packet& packet, const wire::Segment& segment);
   [[nodiscard]] Counter Counters::* objection(const wire::Packet& packet,
                                               const wire::Segment& segment) const;
-  void note_mark(const wire::Segment& segment, Time now);
+  void note_mark(const wire::Segment& segment, std::uint32_t row, Time now);
   void send_cnp(TrainBatch& batch);
   /// Returns whether there is more to answer.
   [[nodiscard]] bool answer(TrainBatch& batch, Time now);
   void flush_sends();
   void flush_receives();
   void note_drained();
+  void open_to_peer();
+  void close_to_peer();
   void set_state(QpState state) {
     attributes_.state = state;
     state_.store(state, std::memory_order_release);
@@ -144,6 +172,7 @@ class QueuePair {
 
   Core& core_;
   QpConfig config_;
+  bool reliable_;
   QpAttributes attributes_{};
   std::atomic<QpState> state_{
       QpState::kReset};  ///< of attributes_, for those who do not hold the shard
@@ -154,8 +183,9 @@ class QueuePair {
   bool overrun_ = false;       ///< a completion queue refused a completion
   bool held_ = false;          ///< an acknowledgement waits for a request
   bool cnp_due_ = false;
-  bool useless_ = false;  ///< the packet that is being handled
-  Time next_cnp_{};       ///< no CNP is due before
+  bool open_to_peer_ = false;  ///< the peer may reach memory through it by itself
+  bool useless_ = false;       ///< the packet that is being handled
+  Time next_cnp_{};            ///< no CNP is due before
   wire::Path path_{};
   Pace pace_;
   Requester requester_;

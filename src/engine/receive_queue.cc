@@ -37,11 +37,12 @@ ReceiveSource::Taken ReceiveQueue::take(ReceiveWqe& wqe, std::uint64_t size) {
   const Slot& slot = slots_[head & mask_];
   if (slot.length < size) return Taken::kTooShort;
   const Sge* pieces = pieces_.data() + std::size_t{head & mask_} * max_pieces_;
-  wqe.clear();
   wqe.id = slot.id;
   wqe.length = slot.length;
   wqe.pd = pd_;
-  wqe.pieces.assign(pieces, pieces + slot.count);
+  // Mostly there are as many as before, and few.
+  if (wqe.pieces.size() != slot.count) wqe.pieces.resize(slot.count);
+  for (std::uint32_t i = 0; i < slot.count; ++i) wqe.pieces[i] = pieces[i];
   head_.store(head + 1, std::memory_order_release);
   return Taken::kYes;
 }

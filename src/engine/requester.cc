@@ -14,6 +14,8 @@ namespace verbena::engine {
 namespace {
 
 constexpr std::uint32_t kTurnPackets = 64;
+/// Bytes that are copied without packets in one turn.
+constexpr std::uint32_t kDirectBytes = 1 << 20;
 constexpr std::uint32_t kAtomicSize = 8;
 constexpr std::size_t kMaxOutstanding = 256;
 constexpr std::uint8_t kRnrForever = 7;
@@ -26,20 +28,23 @@ Requester::Requester(Core& core, QueuePair& qp) : core_(core), qp_(qp) {
 
 void Requester::reset() {
   rewind();
-  window_ = nullptr;
+  window_ = incoming_ = nullptr;
   oldest_ = cursor_ = assigned_ = qp_.config().send_queue->tail();
   qp_.config().send_queue->clear();
   next_psn_ = cursor_psn_ = unacked_psn_ = high_psn_ = resumed_psn_ = 0;
   recovering_ = false;
   silent_timeouts_ = 0;
   local_error_.reset();
-  ack_deadline_.reset();
-  rnr_until_.reset();
+  ack_deadline_ = kNever;
+  rnr_until_ = kNever;
 }
 
 void Requester::start() {
   const QpAttributes& attributes = qp_.attributes();
-  window_ = &core_.windows.of(attributes.path.destination, attributes.destination_qp);
+  const bool by_channel = attributes.path.channel != 0;
+  WindowTable& windows = by_channel ? core_.channel_windows : core_.windows;
+  window_ = &windows.of(attributes.path.destination, attributes.destination_qp);
+  incoming_ = by_channel ? &core_.incoming_by_channel : &core_.incoming;
   next_psn_ = cursor_psn_ = unacked_psn_ = high_psn_ = resumed_psn_ = attributes.sq_psn;
   retries_left_ = attributes.retry_count;
   rnr_retries_left_ = attributes.rnr_retry;
@@ -49,10 +54,11 @@ void Requester::start() {
 // --- Sending
 
 Fill Requester::fill(TrainBatch& batch, Time now) {
-  if (rnr_until_ && now < *rnr_until_) return Fill::kIdle;
-  rnr_until_.reset();
+  if (waits_for_receive() && now < rnr_until_) return Fill::kIdle;
+  rnr_until_ = kNever;
   SendQueue& queue = *qp_.config().send_queue;
   const std::size_t turn_end = batch.size() + kTurnPackets;
+  std::uint32_t direct_budget = kDirectBytes;
   while (cursor_ != queue.tail()) {
     if (local_error_) {
       // Completions come in order: the failure waits until everything before it is complete.
@@ -67,6 +73,12 @@ Fill Requester::fill(TrainBatch& batch, Time now) {
       do_locally(wqe);
       continue;
     }
+    if (may_be_direct(wqe)) {
+      const auto done = do_directly(wqe, direct_budget, now);
+      if (done == Fill::kIdle) continue;
+      if (done) return *done;
+    }
+    direct_bytes_ = 0;  // by packets all of it goes
     if (cursor_ == assigned_) assign_psns(wqe);
     const Fill result = opcode == SendOpcode::kRead          ? send_read(batch, wqe, now)
                         : is_atomic(opcode)                  ? send_atomic(batch, wqe, now)
@@ -79,12 +91,26 @@ Fill Requester::fill(TrainBatch& batch, Time now) {
   return Fill::kIdle;
 }
 
+/// What stops it here fill() finds again.
+bool Requester::send_alone(TrainBatch& batch, Time now) {
+  SendQueue& queue = *qp_.config().send_queue;
+  if (cursor_ + 1 != queue.tail() || waits_for_receive() || local_error_) return false;
+  SendWqe& wqe = queue.at(cursor_);
+  const SendOpcode opcode = wqe.request.opcode;
+  const bool message = opcode == SendOpcode::kSend || opcode == SendOpcode::kSendWithImm ||
+                       opcode == SendOpcode::kWrite || opcode == SendOpcode::kWriteWithImm;
+  if (!message || wqe.length > qp_.mtu() || !can_start(wqe) || may_be_direct(wqe)) return false;
+  direct_bytes_ = 0;
+  if (cursor_ == assigned_) assign_psns(wqe);
+  return send_message(batch, wqe, now) == Fill::kMore;
+}
+
 bool Requester::rests() const {
   return cursor_ == qp_.config().send_queue->tail() && !local_error_;
 }
 
 bool Requester::can_start(const SendWqe& wqe) const {
-  const bool begun = cursor_ != assigned_;
+  const bool begun = cursor_ != assigned_ || direct_bytes_ != 0;
   if (!begun && qp_.state() == QpState::kSqd && !mutant(Mutant::kDrainIgnored)) return false;
   if (wqe.request.fence && !outstanding_.empty() && !mutant(Mutant::kFenceIgnored)) {
     // A READ that is asked for in parts does not wait for its own earlier parts.
@@ -98,19 +124,19 @@ bool Requester::can_start(const SendWqe& wqe) const {
 
 void Requester::assign_psns(SendWqe& wqe) {
   wqe.first_psn = next_psn_;
-  wqe.psn_count =
-      is_atomic(wqe.request.opcode) ? 1 : packet_count(wqe.length, qp_.attributes().path_mtu);
+  wqe.psn_count = is_atomic(wqe.request.opcode) ? 1 : packet_count(wqe.length, qp_.mtu());
+  next_psn_ = psn_add(next_psn_, wqe.psn_count);
+  ++assigned_;
+  if (wqe.request.opcode != SendOpcode::kRead) return;
   // The answer to one READ request comes as fast as the peer can send, into a socket buffer of ours
   // that others use too: a long READ is asked for in parts, each a READ request of its own on the
   // wire. They stay the same in retries, since for the responder each is a message with its PSNs.
-  const std::uint32_t packet = qp_.attributes().path_mtu + kPacketOverhead;
-  wqe.read_part = std::max(core_.incoming.limit() / 2 / packet, 1u);
-  next_psn_ = psn_add(next_psn_, wqe.psn_count);
-  ++assigned_;
+  const std::uint32_t packet = qp_.mtu() + kPacketOverhead;
+  wqe.read_part = std::max(incoming_->limit() / 2 / packet, 1u);
 }
 
 std::uint32_t Requester::packet_cost(const SendWqe& wqe) const {
-  return kPacketOverhead + (wqe.psn_count == 1 ? wqe.length : qp_.attributes().path_mtu);
+  return kPacketOverhead + (wqe.psn_count == 1 ? wqe.length : qp_.mtu());
 }
 
 /// Binds or invalidates at the cursor, once: in a retry it is done already.
@@ -140,9 +166,10 @@ void Requester::retire_local() {
 }
 
 Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
-  const std::uint32_t mtu = qp_.attributes().path_mtu;
+  const std::uint32_t mtu = qp_.mtu();
   const auto index = static_cast<std::uint32_t>(psn_distance(cursor_psn_, wqe.first_psn));
-  const std::uint32_t wanted = std::min(wqe.psn_count - index, std::max(kTurnBytes / mtu, 1u));
+  const std::uint32_t row = row_at_cursor(wqe);
+  const std::uint32_t wanted = row > 1 ? row : std::min(wqe.psn_count - index, turn_packets(mtu));
   // Without anything of its own under way a queue pair has no timer that would bring it back: it
   // may always send one.
   const std::uint32_t least = outgoing_charge_ == 0 ? 1 : 0;
@@ -152,15 +179,41 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
   const std::uint32_t count = qp_.pace().admits_requests(payload, room, now);
   if (count == 0) return Fill::kIdle;
 
-  const auto sent = send_part(batch, core_.memory, qp_, wqe,
-                              {.index = index, .count = count, .psn = cursor_psn_});
+  const auto sent = row > 1 ? send_row(batch, core_.memory, qp_, *qp_.config().send_queue,
+                                       {.index = cursor_, .count = count, .psn = cursor_psn_})
+                            : send_part(batch, core_.memory, qp_, wqe,
+                                        {.index = index, .count = count, .psn = cursor_psn_});
   if (!sent) return local_error(Status::kLocalProtectionError);
-  qp_.pace().sent_requests(payload, count, now);
-  const std::uint32_t charge = count * packet_cost(wqe);
+  qp_.pace().sent_requests(payload, *sent, now);
+  const std::uint32_t charge = *sent * packet_cost(wqe);
   window_->charge(charge);
   outgoing_charge_ += charge;
-  advance_cursor(wqe, count, now);
+  if (row > 1) {
+    advance_row(*sent, now);
+  } else {
+    advance_cursor(wqe, *sent, now);
+  }
   return Fill::kMore;
+}
+
+/// How many requests from the cursor on leave as one row. In SQD those that have begun stop
+/// anywhere.
+std::uint32_t Requester::row_at_cursor(const SendWqe& wqe) {
+  if (wqe.psn_count != 1 || qp_.state() != QpState::kRts) return 1;
+  return row_of_requests(*qp_.config().send_queue, cursor_, qp_.mtu());
+}
+
+/// Over requests of one packet each, of which the first ones may have their PSNs already.
+void Requester::advance_row(std::uint32_t count, Time now) {
+  const std::uint32_t end = cursor_ + count;
+  for (; static_cast<std::int32_t>(end - assigned_) > 0; ++assigned_) {
+    SendWqe& wqe = qp_.config().send_queue->at(assigned_);
+    wqe.first_psn = next_psn_;
+    wqe.psn_count = 1;
+    next_psn_ = psn_add(next_psn_, 1);
+  }
+  note_sent(count, now);
+  cursor_ = end;
 }
 
 /// What READ requests, atomics and FLUSHes have in common.
@@ -171,14 +224,14 @@ wire::Train& Requester::begin_request(TrainBatch& batch, const SendWqe& wqe,
   train.head.bth.opcode = opcode_of(qp_.config().type, rc_opcode);
   train.head.bth.destination_qp = qp_.attributes().destination_qp;
   train.head.bth.psn = cursor_psn_;
-  train.head.xrceth.srq_number = wqe.request.remote_srq;
+  train.head.xrceth = {.srq_number = wqe.request.remote_srq};
   train.ack_request_last = true;
   train.solicited_last = wqe.request.solicited;
   return train;
 }
 
 Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {
-  const std::uint32_t mtu = qp_.attributes().path_mtu;
+  const std::uint32_t mtu = qp_.mtu();
   const auto index = static_cast<std::uint32_t>(psn_distance(cursor_psn_, wqe.first_psn));
   const auto usable = check_pieces(core_.memory, wqe.request.pieces, kLocalWrite, qp_.read_pd());
   if (!usable) return local_error(Status::kLocalProtectionError);
@@ -186,8 +239,7 @@ Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {
   // passes a window that has shrunk since.
   const std::uint32_t count =
       std::min(wqe.psn_count - index, wqe.read_part - index % wqe.read_part);
-  const bool admitted =
-      incoming_charge_ == 0 || core_.incoming.admits(packet_cost(wqe), count) != 0;
+  const bool admitted = incoming_charge_ == 0 || incoming_->admits(packet_cost(wqe), count) != 0;
   if (!admitted) return Fill::kBlocked;
   if (index % wqe.read_part != 0) resumed_psn_ = cursor_psn_;
 
@@ -197,7 +249,7 @@ Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {
                      .rkey = wqe.request.rkey,
                      .dma_length = std::min(wqe.length - offset, count * mtu)};
   const std::uint32_t charge = count * packet_cost(wqe);
-  core_.incoming.charge(charge);
+  incoming_->charge(charge);
   incoming_charge_ += charge;
   outstanding_.push_back({cursor_psn_, count});
   advance_cursor(wqe, count, now);
@@ -246,13 +298,18 @@ Fill Requester::send_flush(TrainBatch& batch, SendWqe& wqe, Time now) {
 }
 
 void Requester::advance_cursor(const SendWqe& wqe, std::uint32_t packets, Time now) {
+  note_sent(packets, now);
+  if (cursor_psn_ == psn_add(wqe.first_psn, wqe.psn_count)) ++cursor_;
+}
+
+/// Packets, or those of an answer that was asked for, from the cursor's PSN on.
+void Requester::note_sent(std::uint32_t packets, Time now) {
   const std::int32_t repeated = psn_distance(high_psn_, cursor_psn_);
   if (repeated > 0)
     qp_.count(&Counters::retransmitted, std::min(static_cast<std::uint32_t>(repeated), packets));
   cursor_psn_ = psn_add(cursor_psn_, packets);
   if (psn_distance(cursor_psn_, high_psn_) > 0) high_psn_ = cursor_psn_;
-  if (cursor_psn_ == psn_add(wqe.first_psn, wqe.psn_count)) ++cursor_;
-  if (!ack_deadline_) arm(now);
+  if (ack_deadline_ == kNever) arm(now);
 }
 
 Fill Requester::local_error(Status status) {
@@ -265,7 +322,7 @@ Fill Requester::local_error(Status status) {
 /// Answers a sign of loss at unacked_psn_: once until there is progress, since many packets may
 /// report the same loss; the ACK time-out takes care of what is lost again.
 void Requester::recover() {
-  if (recovering_ || rnr_until_) return;
+  if (recovering_ || waits_for_receive()) return;
   if (!take_retry()) return fail_oldest(Status::kRetryExceeded);
   recovering_ = true;
   note_loss();
@@ -275,7 +332,8 @@ void Requester::recover() {
 /// Back to the oldest unacknowledged PSN. The ACK time-out starts again with the first packet that
 /// goes out.
 void Requester::rewind() {
-  ack_deadline_.reset();
+  ack_deadline_ = kNever;
+  direct_bytes_ = 0;
   cursor_ = oldest_;
   cursor_psn_ = unacked_psn_;
   if (mutant(Mutant::kGoesBackTooFar) && oldest_ != assigned_) {
@@ -284,15 +342,15 @@ void Requester::rewind() {
   outstanding_.clear();
   local_error_.reset();
   if (window_ != nullptr) window_->release(outgoing_charge_);
-  core_.incoming.release(incoming_charge_);
+  if (incoming_ != nullptr) incoming_->release(incoming_charge_);
   outgoing_charge_ = 0;
   incoming_charge_ = 0;
 }
 
 void Requester::handle_timeout(Time now) {
-  if (rnr_until_ && now >= *rnr_until_) rnr_until_.reset();
-  if (!ack_deadline_ || now < *ack_deadline_) return;
-  ack_deadline_.reset();
+  if (now >= rnr_until_) rnr_until_ = kNever;
+  if (now < ack_deadline_) return;
+  ack_deadline_ = kNever;
   if (!under_way()) return;
   qp_.count(&Counters::timeouts);
   suspect_path();
@@ -342,7 +400,7 @@ bool Requester::reading() const {
          qp_.config().send_queue->at(oldest_).request.opcode == SendOpcode::kRead;
 }
 
-void Requester::note_loss() { (reading() ? core_.incoming : *window_).lost(); }
+void Requester::note_loss() { (reading() ? *incoming_ : *window_).lost(); }
 
 void Requester::arm(Time now) {
   // 4.096 µs · 2^timeout, 0 is none; never below what a scheduler may take (nic.md, "Progress").
@@ -356,11 +414,6 @@ void Requester::arm(Time now) {
   constexpr std::uint8_t kDoublings = 2;
   const Duration actual = least * (1 << std::min(silent_timeouts_, kDoublings));
   ack_deadline_ = now + lengthened(actual, pauses_);
-}
-
-std::optional<Time> Requester::deadline() const {
-  if (rnr_until_ && ack_deadline_) return std::min(*rnr_until_, *ack_deadline_);
-  return rnr_until_ ? rnr_until_ : ack_deadline_;
 }
 
 void Requester::fail_oldest(Status status) {
@@ -387,7 +440,7 @@ void Requester::complete_oldest(Status status) {
 void Requester::flush() {
   SendQueue& queue = *qp_.config().send_queue;
   rewind();
-  rnr_until_.reset();
+  rnr_until_ = kNever;
   const std::uint32_t end =
       queue.tail();  // what is posted meanwhile rings the doorbell and is flushed then
   while (oldest_ != end) complete_oldest(Status::kFlushError);

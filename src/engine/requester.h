@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -40,16 +41,23 @@ class Requester {
   [[nodiscard]] bool rests() const;
   void handle_response(const wire::Packet& packet, Time now);
   /// See QueuePair.
-  [[nodiscard]] Bytes place_of(const wire::Packet& packet) const;
-  void handle_placed(const wire::Packet& packet, Time now);
+  [[nodiscard]] Bytes place_of(const wire::Packet& packet, std::size_t row) const;
+  void handle_placed(const wire::Packet& packet, std::uint32_t row, Time now);
   void handle_timeout(Time now);
-  [[nodiscard]] std::optional<Time> deadline() const;
+  /// See Engine.
+  [[nodiscard]] bool send_alone(TrainBatch& batch, Time now);
+  [[nodiscard]] bool copy_at_once(const SendWqe& wqe);
+  [[nodiscard]] bool end_at_once(const SendWqe& wqe, Time now);
+  /// kNever when nothing is waited for.
+  [[nodiscard]] Time deadline() const { return std::min(rnr_until_, ack_deadline_); }
   /// Completes everything that is left with a flush error (ERR).
   void flush();
   /// Gives back its part of the windows.
   void abandon() { rewind(); }
   /// Nothing started is unfinished (SQD).
-  [[nodiscard]] bool drained() const { return oldest_ == cursor_ && !under_way(); }
+  [[nodiscard]] bool drained() const {
+    return oldest_ == cursor_ && !under_way() && direct_bytes_ == 0;
+  }
 
  private:
   /// A READ request or an atomic whose responses are still to come.
@@ -58,13 +66,21 @@ class Requester {
     std::uint32_t count = 0;
   };
 
+  [[nodiscard]] bool waits_for_receive() const { return rnr_until_ != kNever; }
   [[nodiscard]] bool under_way() const { return high_psn_ != unacked_psn_; }
   [[nodiscard]] bool can_start(const SendWqe& wqe) const;
   [[nodiscard]] std::uint32_t packet_cost(const SendWqe& wqe) const;
 
+  [[nodiscard]] bool may_be_direct(const SendWqe& wqe) const;
+  [[nodiscard]] std::optional<Fill> do_directly(SendWqe& wqe, std::uint32_t& budget, Time now);
+  [[nodiscard]] bool copy_directly(const SendWqe& wqe, std::uint32_t size);
+  void count_direct(const SendWqe& wqe);
+  void finish_directly(SendWqe& wqe);
   void do_locally(SendWqe& wqe);
   void retire_local();
   [[nodiscard]] Fill send_message(TrainBatch& batch, SendWqe& wqe, Time now);
+  [[nodiscard]] std::uint32_t row_at_cursor(const SendWqe& wqe);
+  void advance_row(std::uint32_t count, Time now);
   [[nodiscard]] wire::Train& begin_request(TrainBatch& batch, const SendWqe& wqe,
                                            wire::Opcode rc_opcode) const;
   [[nodiscard]] Fill send_read(TrainBatch& batch, SendWqe& wqe, Time now);
@@ -73,6 +89,7 @@ class Requester {
   [[nodiscard]] Fill send_atomic(TrainBatch& batch, SendWqe& wqe, Time now);
   void assign_psns(SendWqe& wqe);
   void advance_cursor(const SendWqe& wqe, std::uint32_t packets, Time now);
+  void note_sent(std::uint32_t packets, Time now);
   [[nodiscard]] Fill local_error(Status status);
 
   void handle_acknowledge(const wire::Packet& packet, Time now);
@@ -82,7 +99,8 @@ class Requester {
   void handle_atomic_response(const wire::Packet& packet, Time now);
   [[nodiscard]] bool right_place(wire::Place place, const SendWqe& wqe, std::uint32_t index) const;
   [[nodiscard]] bool acknowledge_before(std::uint32_t end_psn, Time now);
-  void pass(SendWqe& wqe, std::uint32_t end_psn, Time now);
+  void pass(SendWqe& wqe, std::uint32_t end_psn);
+  void answered(SendWqe& wqe, std::uint32_t end_psn, Time now);
   void note_progress(Time now);
   void recover();
   [[nodiscard]] bool take_retry();
@@ -98,7 +116,8 @@ class Requester {
 
   Core& core_;
   QueuePair& qp_;
-  Window* window_ = nullptr;
+  Window* window_ = nullptr;    ///< of what goes to the peer
+  Window* incoming_ = nullptr;  ///< of READ responses
 
   std::uint32_t oldest_ = 0;    ///< index of the oldest incomplete work request
   std::uint32_t cursor_ = 0;    ///< index of the work request to send from
@@ -108,6 +127,8 @@ class Requester {
   std::uint32_t unacked_psn_ = 0;
   std::uint32_t high_psn_ = 0;     ///< one beyond the highest PSN that was ever asked for or sent
   std::uint32_t resumed_psn_ = 0;  ///< where the latest retry inside a part of a READ began
+
+  std::uint32_t direct_bytes_ = 0;  ///< of the request at the cursor that are copied already
 
   std::vector<Outstanding> outstanding_;  ///< oldest first; room for 256
   std::uint32_t outgoing_charge_ = 0;
@@ -121,8 +142,8 @@ class Requester {
   bool recovering_ =
       false;  ///< the loss at unacked_psn_ was answered; further signs of it are ignored
   std::optional<Status> local_error_;
-  std::optional<Time> ack_deadline_;
-  std::optional<Time> rnr_until_;
+  Time ack_deadline_ = kNever;
+  Time rnr_until_ = kNever;  ///< another time: nothing is sent before
 };
 
 }  // namespace verbena::engine

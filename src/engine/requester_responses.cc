@@ -87,7 +87,7 @@ void Requester::handle_nak(const wire::Packet& packet, Time now) {
 void Requester::handle_rnr_nak(const wire::Packet& packet, Time now) {
   qp_.count(&Counters::rnr_naks_received);
   if (!acknowledge_before(packet.bth.psn, now)) return recover();
-  if (rnr_until_) return;  // a repetition of the one that we wait for already
+  if (waits_for_receive()) return;  // a repetition of the one that we wait for already
   if (mutant(Mutant::kRnrConsumesRetry)) {
     if (retries_left_ == 0) return fail_oldest(Status::kRetryExceeded);
     --retries_left_;
@@ -108,9 +108,9 @@ void Requester::handle_read_response(const wire::Packet& packet, Time now) {
   if ((!in_order || psn != unacked_psn_) && !misplaced) return recover();
   const bool placed = is_placement(wqe.request.opcode) &&
                       packet.info().place == wire::Place::kOnly && packet.payload.empty();
-  if (placed) return pass(wqe, psn_add(psn, 1), now);
+  if (placed) return answered(wqe, psn_add(psn, 1), now);
   if (!read) return fail_oldest(Status::kBadResponseError);
-  const std::uint32_t mtu = qp_.attributes().path_mtu;
+  const std::uint32_t mtu = qp_.mtu();
   const auto index = static_cast<std::uint32_t>(psn_distance(unacked_psn_, wqe.first_psn));
   if (!right_place(packet.info().place, wqe, index) && !misplaced) {
     return fail_oldest(Status::kBadResponseError);
@@ -124,24 +124,32 @@ void Requester::handle_read_response(const wire::Packet& packet, Time now) {
     return fail_oldest(Status::kLocalProtectionError);
   }
   qp_.count(&Counters::bytes_received, packet.payload.size());
-  pass(wqe, psn_add(unacked_psn_, 1), now);
+  answered(wqe, psn_add(unacked_psn_, 1), now);
 }
 
-Bytes Requester::place_of(const wire::Packet& packet) const {
-  const std::uint32_t mtu = qp_.attributes().path_mtu;
+Bytes Requester::place_of(const wire::Packet& packet, std::size_t row) const {
+  const std::uint32_t mtu = qp_.mtu();
+  const std::int32_t asked = psn_distance(high_psn_, unacked_psn_);
   const bool expected = packet.bth.psn == unacked_psn_ && packet.payload.size() == mtu &&
-                        psn_distance(high_psn_, unacked_psn_) > 0 && oldest_ != assigned_;
+                        asked > 0 && oldest_ != assigned_;
   if (!expected) return {};
   const SendWqe& wqe = qp_.config().send_queue->at(oldest_);
   if (wqe.request.opcode != SendOpcode::kRead) return {};
   const auto index = static_cast<std::uint32_t>(psn_distance(unacked_psn_, wqe.first_psn));
   if (!right_place(wire::Place::kMiddle, wqe, index)) return {};
-  return piece_of(core_.memory, wqe.request.pieces, std::uint64_t{index} * mtu, mtu, qp_.read_pd());
+  // A part, and the whole, end with another packet.
+  const std::uint32_t middles =
+      std::min(wqe.read_part - index % wqe.read_part, wqe.psn_count - index) - 1;
+  const std::size_t most = std::min({row, std::size_t{middles}, static_cast<std::size_t>(asked)});
+  return room_for(most, mtu, [&](std::size_t bytes) {
+    return piece_of(core_.memory, wqe.request.pieces, std::uint64_t{index} * mtu, bytes,
+                    qp_.read_pd());
+  });
 }
 
-void Requester::handle_placed(const wire::Packet& packet, Time now) {
-  qp_.count(&Counters::bytes_received, packet.payload.size());
-  pass(qp_.config().send_queue->at(oldest_), psn_add(unacked_psn_, 1), now);
+void Requester::handle_placed(const wire::Packet& packet, std::uint32_t row, Time now) {
+  qp_.count(&Counters::bytes_received, packet.payload.size() * row);
+  answered(qp_.config().send_queue->at(oldest_), psn_add(unacked_psn_, row), now);
 }
 
 /// Whether a READ response with this place in its message may carry packet `index` of the READ.
@@ -177,31 +185,34 @@ void Requester::handle_atomic_response(const wire::Packet& packet, Time now) {
   if (!scatter(core_.memory, wqe.request.pieces, 0, bytes, qp_.config().pd)) {
     return fail_oldest(Status::kLocalProtectionError);
   }
-  pass(wqe, psn_add(psn, 1), now);
+  answered(wqe, psn_add(psn, 1), now);
 }
 
 /// Moves over every PSN before `end_psn`. False when a READ or an atomic stands in the way whose
 /// response is missing.
 bool Requester::acknowledge_before(std::uint32_t end_psn, Time now) {
   SendQueue& queue = *qp_.config().send_queue;
+  const std::uint32_t before = unacked_psn_;
+  bool all = true;
   while (qp_.state() != QpState::kErr && psn_distance(end_psn, unacked_psn_) > 0 &&
          oldest_ != assigned_) {
     SendWqe& wqe = queue.at(oldest_);
-    if (awaits_response(wqe.request.opcode) && !mutant(Mutant::kReadAcknowledgedByLater))
-      return false;
+    all = !awaits_response(wqe.request.opcode) || mutant(Mutant::kReadAcknowledgedByLater);
+    if (!all) break;
     const std::uint32_t wqe_end = psn_add(wqe.first_psn, wqe.psn_count);
-    pass(wqe, psn_distance(end_psn, wqe_end) < 0 ? end_psn : wqe_end, now);
+    pass(wqe, psn_distance(end_psn, wqe_end) < 0 ? end_psn : wqe_end);
   }
-  return true;
+  if (unacked_psn_ != before) note_progress(now);
+  return all;
 }
 
 /// The oldest request is acknowledged up to `end_psn`, which lies within it or at its end.
-void Requester::pass(SendWqe& wqe, std::uint32_t end_psn, Time now) {
+void Requester::pass(SendWqe& wqe, std::uint32_t end_psn) {
   const auto packets = static_cast<std::uint32_t>(psn_distance(end_psn, unacked_psn_));
   const bool read = wqe.request.opcode == SendOpcode::kRead;
   std::uint32_t& charge = read ? incoming_charge_ : outgoing_charge_;
   const std::uint32_t released = std::min(charge, packets * packet_cost(wqe));
-  Window& window = read ? core_.incoming : *window_;
+  Window& window = read ? *incoming_ : *window_;
   charge -= released;
   window.release(released);
   window.progressed(released);
@@ -219,9 +230,15 @@ void Requester::pass(SendWqe& wqe, std::uint32_t end_psn, Time now) {
     cursor_ = oldest_ + (complete ? 1 : 0);
     local_error_.reset();
   }
-  note_progress(now);
   if (complete) complete_oldest(Status::kSuccess);
-  retire_local();
+  if (oldest_ != assigned_ && is_local(qp_.config().send_queue->at(oldest_).request.opcode))
+    retire_local();
+}
+
+/// The oldest request's own response has come, up to `end_psn`.
+void Requester::answered(SendWqe& wqe, std::uint32_t end_psn, Time now) {
+  pass(wqe, end_psn);
+  note_progress(now);
 }
 
 void Requester::note_progress(Time now) {
@@ -230,8 +247,8 @@ void Requester::note_progress(Time now) {
   silent_timeouts_ = 0;
   pauses_ = rnr_pauses_ = 0;
   recovering_ = false;
-  ack_deadline_.reset();
-  if (under_way() && !rnr_until_) arm(now);
+  ack_deadline_ = kNever;
+  if (under_way() && !waits_for_receive()) arm(now);
 }
 
 }  // namespace verbena::engine

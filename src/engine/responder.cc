@@ -89,6 +89,25 @@ void Responder::handle_request(const wire::Packet& packet, Time) {
   execute(packet);
 }
 
+bool Responder::handle_like(const wire::Packet& packet) {
+  const wire::OpcodeInfo& info = packet.info();
+  const bool plain = info.operation == wire::Operation::kSend && !info.has_ieth &&
+                     message_ == Message::kNone && tags_ == nullptr &&
+                     qp_.config().directory == nullptr && qp_.reliable();
+  if (!plain || packet.bth.psn != expected_psn_ || packet.payload.size() > qp_.mtu()) return false;
+  // What is taken for it stays taken when something is wrong.
+  receive_taken_ = receive_taken_ || target_.receives->take(receive_) == ReceiveSource::Taken::kYes;
+  if (!receive_taken_ || packet.payload.size() > receive_.length ||
+      !scatter(core_.memory, receive_.pieces, 0, packet.payload, receive_.pd))
+    return false;
+  nak_sent_ = false;
+  ahead_ = 0;
+  complete_receive(packet, CompletionOpcode::kReceive,
+                   static_cast<std::uint32_t>(packet.payload.size()));
+  finish_packets(packet, 1);
+  return true;
+}
+
 /// What was under way when a packet got lost, or found no receive, comes after it: a window at
 /// most, before the missing packet is sent again.
 void Responder::note_ahead() {
@@ -150,7 +169,7 @@ bool Responder::in_sequence(const wire::OpcodeInfo& info) const {
 
 /// FIRST and MIDDLE carry exactly the path MTU, LAST 1 to it, ONLY up to it (C9-92).
 bool Responder::right_length(const wire::Packet& packet) const {
-  const std::size_t mtu = qp_.attributes().path_mtu;
+  const std::size_t mtu = qp_.mtu();
   const std::size_t size = packet.payload.size();
   switch (packet.info().place) {
     case wire::Place::kFirst:
@@ -194,7 +213,7 @@ void Responder::execute_send(const wire::Packet& packet) {
   } else if (tagged_.kind == Tagged::Kind::kMatched && !tagged_.told) {
     tell_match(packet, Status::kSuccess, 0);
   }
-  finish_packet(packet, 1);
+  finish_packets(packet, 1);
 }
 
 /// What a SEND asks to be invalidated. A bad key: an error completion and ERR, but no NAK
@@ -220,17 +239,21 @@ void Responder::execute_write(const wire::Packet& packet) {
   if (takes && !take_receive()) return;
   if (!right_length(packet))
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
-  if (begins(info.place) && !begin_write(packet)) return;
+  Bytes range;
+  if (begins(info.place) && !begin_write(packet, range)) return;
   const auto size = static_cast<std::uint32_t>(packet.payload.size());
   if (ends(info.place) ? size != write_left_ : size >= write_left_) {
     return refuse(wire::NakCode::kInvalidRequest, Status::kRemoteInvalidRequest);
   }
   if (size != 0) {
-    const auto bytes = core_.memory.lookup_remote(write_rkey_, write_address_, size, kRemoteWrite,
-                                                  user(target_.pd));
-    if (!bytes) return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
-    // The program took the memory away, but the region still names it: as with a key that does not.
-    if (!place(bytes->data(), packet.payload))
+    if (info.place != wire::Place::kOnly) {
+      range = core_.memory
+                  .lookup_remote(write_rkey_, write_address_, size, kRemoteWrite, user(target_.pd))
+                  .value_or(Bytes());
+    }
+    // The program may have taken the memory away though the region still names it: as with a key
+    // that does not.
+    if (range.empty() || !place(range.data(), packet.payload))
       return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
   }
   write_address_ += size;
@@ -242,10 +265,11 @@ void Responder::execute_write(const wire::Packet& packet) {
       complete_receive(packet, CompletionOpcode::kReceiveWriteWithImm, write_total_);
     }
   }
-  finish_packet(packet, 1);
+  finish_packets(packet, 1);
 }
 
-bool Responder::begin_write(const wire::Packet& packet) {
+/// Sets `range` to the memory of the whole WRITE.
+bool Responder::begin_write(const wire::Packet& packet, Bytes& range) {
   const wire::Reth& reth = packet.reth;
   write_address_ = reth.address;
   write_rkey_ = reth.rkey;
@@ -256,11 +280,14 @@ bool Responder::begin_write(const wire::Packet& packet) {
   }
   // The whole range is checked before the first byte is placed; a zero-length WRITE has no range
   // (C9-88).
-  if (has_range(reth) && !core_.memory.lookup_remote(reth.rkey, reth.address, reth.dma_length,
-                                                     kRemoteWrite, user(target_.pd))) {
+  if (!has_range(reth)) return true;
+  const auto found = core_.memory.lookup_remote(reth.rkey, reth.address, reth.dma_length,
+                                                kRemoteWrite, user(target_.pd));
+  if (!found) {
     refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
     return false;
   }
+  range = *found;
   return true;
 }
 
@@ -286,7 +313,7 @@ void Responder::execute_read(const wire::Packet& packet) {
                                                      kRemoteRead, user(target_.pd))) {
     return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
   }
-  const std::uint32_t count = packet_count(reth.dma_length, qp_.attributes().path_mtu);
+  const std::uint32_t count = packet_count(reth.dma_length, qp_.mtu());
   const std::uint32_t psn = packet.bth.psn;
   if (!push({.kind = Answer::Kind::kRead,
              .psn = psn,
@@ -305,24 +332,30 @@ void Responder::execute_read(const wire::Packet& packet) {
 
 // --- Payload that is placed while it is verified
 
-Bytes Responder::place_of(const wire::Packet& packet) const {
-  const std::uint32_t size = qp_.attributes().path_mtu;
+Bytes Responder::place_of(const wire::Packet& packet, std::size_t row) const {
+  const std::uint32_t size = qp_.mtu();
   if (packet.bth.psn != expected_psn_ || packet.payload.size() != size) return {};
   if (message_ == Message::kSend) {
     if (packet.info().operation != wire::Operation::kSend || tags_ != nullptr) return {};
-    return piece_of(core_.memory, receive_.pieces, received_, size, receive_.pd);
+    return room_for(row, size, [this](std::size_t bytes) {
+      return piece_of(core_.memory, receive_.pieces, received_, bytes, receive_.pd);
+    });
   }
   const bool writes = message_ == Message::kWrite &&
                       packet.info().operation == wire::Operation::kWrite &&
                       (qp_.attributes().access & kRemoteWrite) != 0;
   if (!writes || size >= write_left_) return {};
-  return core_.memory
-      .lookup_remote(write_rkey_, write_address_, size, kRemoteWrite, user(target_.pd))
-      .value_or(Bytes());
+  // What is left ends with another packet.
+  const std::size_t most = std::min<std::size_t>(row, (write_left_ - 1) / size);
+  return room_for(most, size, [this](std::size_t bytes) {
+    return core_.memory
+        .lookup_remote(write_rkey_, write_address_, bytes, kRemoteWrite, user(target_.pd))
+        .value_or(Bytes());
+  });
 }
 
-void Responder::handle_placed(const wire::Packet& packet) {
-  const auto size = static_cast<std::uint32_t>(packet.payload.size());
+void Responder::handle_placed(const wire::Packet& packet, std::uint32_t row) {
+  const auto size = static_cast<std::uint32_t>(packet.payload.size()) * row;
   nak_sent_ = false;
   ahead_ = 0;
   if (message_ == Message::kSend) {
@@ -331,7 +364,7 @@ void Responder::handle_placed(const wire::Packet& packet) {
     write_address_ += size;
     write_left_ -= size;
   }
-  finish_packet(packet, 1);
+  finish_packets(packet, row);
 }
 
 // --- Duplicates
@@ -366,7 +399,7 @@ void Responder::duplicate_read(const wire::Packet& packet) {
   const bool allowed = (attributes.access & kRemoteRead) != 0 && attributes.max_dest_rd_atomic != 0;
   if (!allowed && !mutant(Mutant::kQpAccessIgnored)) return;
   if (reth.dma_length > kMaxDmaLength || mutant(Mutant::kDuplicateReadDropped)) return;
-  const std::uint32_t end = psn_add(psn, packet_count(reth.dma_length, qp_.attributes().path_mtu));
+  const std::uint32_t end = psn_add(psn, packet_count(reth.dma_length, qp_.mtu()));
   if (psn_distance(end, expected_psn_) > 0) return;
   const NumberedReceives* const target = named(packet);
   if (target == nullptr ||
@@ -436,12 +469,12 @@ KeyUser Responder::user(std::uint32_t pd) const {
   return {.pd = pd, .qp_number = qp_.config().number};
 }
 
-/// Common to the packets of SENDs and WRITEs that were executed.
-void Responder::finish_packet(const wire::Packet& packet, std::uint32_t psns) {
-  if (ends(packet.info().place)) msn_ = (msn_ + 1) & wire::kMask24;
-  qp_.count(&Counters::bytes_received, packet.payload.size());
-  expected_psn_ = psn_add(expected_psn_, psns);
-  if (packet.bth.ack_request && qp_.reliable()) answer_acknowledge();
+/// Common to the packets of SENDs and WRITEs that were executed: `count` alike.
+void Responder::finish_packets(const wire::Packet& last, std::uint32_t count) {
+  if (ends(last.info().place)) msn_ = (msn_ + 1) & wire::kMask24;
+  qp_.count(&Counters::bytes_received, last.payload.size() * count);
+  expected_psn_ = psn_add(expected_psn_, count);
+  if (last.bth.ack_request && qp_.reliable()) answer_acknowledge();
 }
 
 }  // namespace verbena::engine

@@ -30,9 +30,12 @@ class Responder {
   /// Makes room for max_dest_rd_atomic READs and atomics.
   void reserve();
   void handle_request(const wire::Packet& packet, Time now);
+  /// Executes a request that is like the one before, in short: a SEND of one packet that the queue
+  /// pair expects. False when it is to be handled as any other.
+  [[nodiscard]] bool handle_like(const wire::Packet& packet);
   /// See QueuePair.
-  [[nodiscard]] Bytes place_of(const wire::Packet& packet) const;
-  void handle_placed(const wire::Packet& packet);
+  [[nodiscard]] Bytes place_of(const wire::Packet& packet, std::size_t row) const;
+  void handle_placed(const wire::Packet& packet, std::uint32_t row);
   [[nodiscard]] Fill fill(TrainBatch& batch, Time now);
   /// Receives of a directory go: see Engine::forget().
   void forget(const ReceiveSource& receives);
@@ -95,7 +98,7 @@ class Responder {
   void execute_send(const wire::Packet& packet);
   [[nodiscard]] bool invalidate_for(const wire::Packet& packet);
   void execute_write(const wire::Packet& packet);
-  [[nodiscard]] bool begin_write(const wire::Packet& packet);
+  [[nodiscard]] bool begin_write(const wire::Packet& packet, Bytes& range);
   void execute_read(const wire::Packet& packet);
   void execute_atomic(const wire::Packet& packet);
   void execute_atomic_write(const wire::Packet& packet);
@@ -119,7 +122,7 @@ class Responder {
   void execute_rendezvous(const wire::Packet& packet);
   [[nodiscard]] bool start_rendezvous(const wire::RendezvousHeader& where);
   void tell_match(const wire::Packet& packet, Status status, std::uint32_t bytes);
-  void finish_packet(const wire::Packet& packet, std::uint32_t psns);
+  void finish_packets(const wire::Packet& last, std::uint32_t count);
   void complete_receive(const wire::Packet& packet, CompletionOpcode opcode, std::uint32_t bytes);
   void fail_receive(Status status);
   void refuse(wire::NakCode code, Status receive_status);

@@ -3,6 +3,7 @@
 // The responder's second half: the line of answers that wait, and how they go out.
 #include <algorithm>
 
+#include "engine/message.h"
 #include "engine/psn.h"
 #include "engine/queue_pair.h"
 #include "engine/responder.h"
@@ -10,7 +11,6 @@
 namespace verbena::engine {
 namespace {
 
-constexpr std::uint32_t kTurnBytes = 64 << 10;  ///< of one READ response before the next turn
 constexpr std::uint32_t kTurnTrains = 16;
 
 }  // namespace
@@ -60,7 +60,7 @@ void Responder::answer_nak(wire::Aeth::Kind kind, std::uint8_t value, std::uint3
 
 /// READ responses keep the queue pair's pace, and what is behind one waits with it.
 Fill Responder::fill(TrainBatch& batch, Time now) {
-  const std::uint32_t mtu = qp_.attributes().path_mtu;
+  const std::uint32_t mtu = qp_.mtu();
   std::uint32_t trains = 0;
   std::size_t done = 0;
   bool paced = false;
@@ -95,7 +95,7 @@ void Responder::send_simple(TrainBatch& batch, const Answer& answer) {
   train.head.aeth =
       atomic ? wire::Aeth{.msn = answer.msn}
              : wire::Aeth{.kind = answer.aeth_kind, .value = answer.aeth_value, .msn = answer.msn};
-  train.head.atomic_ack_eth.original = answer.original;
+  train.head.atomic_ack_eth = {.original = answer.original};
   if (answer.kind != Answer::Kind::kNak) {
     qp_.count(&Counters::acks_sent);
   } else if (answer.aeth_kind == wire::Aeth::Kind::kRnrNak) {
@@ -107,13 +107,13 @@ void Responder::send_simple(TrainBatch& batch, const Answer& answer) {
 
 /// The next part of a READ response; true when it was the last one.
 bool Responder::send_read(TrainBatch& batch, Answer& answer, Time now) {
-  const std::uint32_t mtu = qp_.attributes().path_mtu;
+  const std::uint32_t mtu = qp_.mtu();
   const auto index = static_cast<std::uint32_t>(psn_distance(answer.psn, answer.first_psn));
   const auto left = static_cast<std::uint32_t>(psn_distance(answer.end_psn, answer.psn));
   const std::uint32_t offset = index * mtu;
   const std::uint32_t payload = std::min(answer.length - offset, mtu);
   const std::uint32_t count =
-      qp_.pace().admits_responses(payload, std::min(left, std::max(kTurnBytes / mtu, 1u)), now);
+      qp_.pace().admits_responses(payload, std::min(left, turn_packets(mtu)), now);
   const std::uint32_t size = std::min(answer.length - offset, count * mtu);
   std::span<const ConstBytes> pieces;
   if (size != 0) {
@@ -147,7 +147,7 @@ bool Responder::send_read(TrainBatch& batch, Answer& answer, Time now) {
   bth.psn = answer.psn;
   train.middle_opcode = opcode_of(type, kRcReadResponseMiddle);
   train.last_opcode = opcode_of(type, ends_here ? kRcReadResponseLast : kRcReadResponseMiddle);
-  train.head.aeth.msn = answer.msn;
+  train.head.aeth = {.msn = answer.msn};
   train.count = count;
   train.segment_size = mtu;
   train.payload_size = size;

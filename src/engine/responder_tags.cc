@@ -106,7 +106,7 @@ void Responder::execute_rendezvous(const wire::Packet& packet) {
   }
   receive_taken_ = false;
   tagged_ = {};
-  finish_packet(packet, 1);
+  finish_packets(packet, 1);
 }
 
 /// Posts the READ of the payload, and behind it what tells the sender that it has its buffer back.

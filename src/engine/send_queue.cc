@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/fault_guard.h"
 #include "engine/mutants.h"
 
@@ -17,18 +18,6 @@ std::uint64_t total_length(std::span<const Sge> pieces) {
   std::uint64_t total = 0;
   for (const Sge& piece : pieces) total += piece.length;
   return total;
-}
-
-/// Inline data come from the caller's own address space: no key is looked up (ibv_post_send(3)).
-/// False when there is no memory.
-bool copy_inline(std::byte* to, std::span<const Sge> pieces) {
-  for (const Sge& piece : pieces) {
-    const auto* const from = reinterpret_cast<const void*>(piece.address);  // NOLINT
-    const std::size_t size = piece.length;
-    if (size != 0 && !guarded(from, size, [=] { std::memcpy(to, from, size); })) return false;
-    to += size;
-  }
-  return true;
 }
 
 }  // namespace
@@ -44,46 +33,90 @@ SendQueue::SendQueue(std::uint32_t capacity, std::uint32_t max_pieces, std::uint
       inline_(slots_.size() * max_inline, memory) {}
 
 Result<void> SendQueue::post(std::span<const SendRequest> requests) {
-  std::uint32_t tail = tail_.load(std::memory_order_relaxed);
-  if (requests.size() > capacity_ - (tail - head_.load(std::memory_order_acquire)))
-    return fail(std::errc::not_enough_memory);
-  for (const SendRequest& request : requests) VERBENA_TRY(write(tail++, request));
-  tail_.store(tail, std::memory_order_release);
-  return {};
-}
-
-Result<void> SendQueue::write(std::uint32_t index, const SendRequest& request) {
-  if (request.pieces.size() > max_pieces_) return fail(std::errc::invalid_argument);
-  const std::uint64_t length = total_length(request.pieces);
-  if (length > kMaxMessage) return fail(std::errc::invalid_argument);
-  if (request.inline_data && length > max_inline_) return fail(std::errc::invalid_argument);
-
-  SendWqe& wqe = slots_[index & mask_];
-  wqe.request = request;
-  wqe.length = static_cast<std::uint32_t>(length);
-  wqe.inline_bytes = {};
-  wqe.psn_count = 0;
-  Sge* pieces = pieces_.data() + std::size_t{index & mask_} * max_pieces_;
-  std::ranges::copy(request.pieces, pieces);
-  wqe.request.pieces = {pieces, request.pieces.size()};
-  if (mutant(Mutant::kInlineNotCopied) && request.inline_data && request.pieces.size() == 1) {
-    wqe.inline_bytes = {reinterpret_cast<const std::byte*>(pieces->address), wqe.length};  // NOLINT
-  } else if (request.inline_data) {
-    std::byte* const start = inline_.data() + std::size_t{index & mask_} * max_inline_;
-    if (!copy_inline(start, request.pieces))
-      return fail(std::errc::bad_address, "the inline data are not there");
-    wqe.inline_bytes = {start, wqe.length};
+  Posting posting(*this);
+  for (const SendRequest& request : requests) {
+    SendRequest* const made = posting.begin();
+    if (made == nullptr) return fail(std::errc::not_enough_memory);
+    if (request.pieces.size() > max_pieces_) return fail(std::errc::invalid_argument);
+    *made = request;
+    std::ranges::copy(request.pieces, posting.make_pieces(request.pieces.size()).begin());
+    VERBENA_TRY(posting.end());
   }
-  if (request.opcode == SendOpcode::kAtomicWrite && request.pieces.empty()) {
-    wqe.inline_bytes = std::as_bytes(std::span(&wqe.request.swap, 1));
-    wqe.request.inline_data = true;
-    wqe.length = sizeof wqe.request.swap;
-  }
+  posting.publish();
   return {};
 }
 
 void SendQueue::clear() {
   head_.store(tail_.load(std::memory_order_acquire), std::memory_order_release);
+}
+
+// --- Posting in place
+
+SendRequest* SendQueue::Posting::begin() {
+  if (next_ - queue_->head_.load(std::memory_order_acquire) >= queue_->capacity_) return nullptr;
+  SendWqe& wqe = latest();
+  wqe.renew();
+  filled_ = false;
+  return &wqe.request;
+}
+
+std::span<Sge> SendQueue::Posting::make_pieces(std::size_t count) {
+  VERBENA_CHECK(count <= queue_->max_pieces_);
+  const std::span pieces(queue_->pieces_.data() + place() * queue_->max_pieces_, count);
+  latest().request.pieces = pieces;
+  return pieces;
+}
+
+void SendQueue::Posting::begin_inline() {
+  SendWqe& wqe = latest();
+  wqe.request.inline_data = true;
+  wqe.inline_bytes = {queue_->inline_.data() + place() * queue_->max_inline_, 0};
+  filled_ = true;
+}
+
+/// Inline data come from the caller's own address space: no key is looked up (ibv_post_send(3)).
+Result<void> SendQueue::Posting::add_inline(const void* from, std::size_t size) {
+  ConstBytes& bytes = latest().inline_bytes;
+  if (size > queue_->max_inline_ - bytes.size()) return fail(std::errc::invalid_argument);
+  std::byte* const to = queue_->inline_.data() + place() * queue_->max_inline_ + bytes.size();
+  if (size != 0 && !guarded(from, size, [=] { std::memcpy(to, from, size); }))
+    return fail(std::errc::bad_address, "the inline data are not there");
+  bytes = {bytes.data(), bytes.size() + size};
+  return {};
+}
+
+Result<void> SendQueue::Posting::end() {
+  SendWqe& wqe = latest();
+  if (!filled_) VERBENA_TRY(take_pieces(wqe));
+  if (filled_) wqe.length = static_cast<std::uint32_t>(wqe.inline_bytes.size());
+  ++next_;
+  return {};
+}
+
+/// What the latest request's pieces say of it, and its inline data where they name them.
+Result<void> SendQueue::Posting::take_pieces(SendWqe& wqe) {
+  SendRequest& request = wqe.request;
+  const std::uint64_t length = total_length(request.pieces);
+  if (length > kMaxMessage) return fail(std::errc::invalid_argument);
+  if (request.inline_data && length > queue_->max_inline_) return fail(std::errc::invalid_argument);
+  wqe.length = static_cast<std::uint32_t>(length);
+  if (request.opcode == SendOpcode::kAtomicWrite && request.pieces.empty()) {
+    wqe.inline_bytes = std::as_bytes(std::span(&request.swap, 1));
+    wqe.length = sizeof request.swap;
+    request.inline_data = true;
+    return {};
+  }
+  if (!request.inline_data) return {};
+  if (mutant(Mutant::kInlineNotCopied) && request.pieces.size() == 1) {
+    const auto* const bytes =
+        reinterpret_cast<const std::byte*>(request.pieces.front().address);  // NOLINT
+    wqe.inline_bytes = {bytes, wqe.length};
+    return {};
+  }
+  begin_inline();
+  for (const Sge& piece : request.pieces)
+    VERBENA_TRY(add_inline(reinterpret_cast<const void*>(piece.address), piece.length));  // NOLINT
+  return {};
 }
 
 }  // namespace verbena::engine

@@ -22,6 +22,15 @@ struct SendWqe {
   std::uint32_t first_psn = 0;
   std::uint32_t psn_count = 0;  ///< 0 until PSNs are assigned
   std::uint32_t read_part = 1;  ///< packets of a READ that one READ request on the wire asks for
+
+  /// As SendRequest::renew().
+  void renew() {
+    request.renew();
+    length = 0;
+    inline_bytes = {};
+    first_psn = psn_count = 0;
+    read_part = 1;
+  }
 };
 
 /// A bounded single-consumer queue of send work requests. Posters are serialised by their own lock
@@ -44,6 +53,7 @@ class SendQueue {
   }
   /// The same for several, of which all are copied in or none.
   [[nodiscard]] Result<void> post(std::span<const SendRequest> requests);
+  class Posting;
   [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
   [[nodiscard]] std::uint32_t max_pieces() const { return max_pieces_; }
   [[nodiscard]] std::uint32_t max_inline() const { return max_inline_; }
@@ -60,8 +70,6 @@ class SendQueue {
   void clear();
 
  private:
-  [[nodiscard]] Result<void> write(std::uint32_t index, const SendRequest& request);
-
   std::uint32_t capacity_;
   std::uint32_t max_pieces_;
   std::uint32_t max_inline_;
@@ -71,6 +79,45 @@ class SendQueue {
   std::pmr::vector<std::byte> inline_;
   std::atomic<std::uint32_t> head_{0};
   std::atomic<std::uint32_t> tail_{0};
+};
+
+/// Requests that a poster writes where they will lie, in the queue's own memory. The engine sees
+/// them when they are published, or never: what was not is forgotten.
+class SendQueue::Posting {
+ public:
+  explicit Posting(SendQueue& queue)
+      : queue_(&queue), next_(queue.tail_.load(std::memory_order_relaxed)) {}
+
+  /// The next request, as new (SendRequest::renew()), to be filled in; null when the queue is full.
+  /// Of one that was not ended the place is taken.
+  [[nodiscard]] SendRequest* begin();
+  /// Makes the latest request's gather list, to be filled in. `count` is at most max_pieces()
+  /// (checked).
+  [[nodiscard]] std::span<Sge> make_pieces(std::size_t count);
+  /// Sets `inline_data` and begins the data anew, which are then added in any number of parts. What
+  /// its pieces name is inline otherwise. add_inline(): invalid_argument above the limit,
+  /// bad_address when there is no memory.
+  void begin_inline();
+  [[nodiscard]] Result<void> add_inline(const void* from, std::size_t size);
+  /// The latest request is whole: errors as of SendQueue::post.
+  [[nodiscard]] Result<void> end();
+  void publish() { queue_->tail_.store(next_, std::memory_order_release); }
+  /// What is to be published, if that is one request; else null.
+  [[nodiscard]] const SendWqe* single() const {
+    const std::uint32_t first = queue_->tail_.load(std::memory_order_relaxed);
+    return next_ - first == 1 ? &queue_->at(first) : nullptr;
+  }
+  /// There is something to publish.
+  [[nodiscard]] bool any() const { return next_ != queue_->tail_.load(std::memory_order_relaxed); }
+
+ private:
+  [[nodiscard]] Result<void> take_pieces(SendWqe& wqe);
+  [[nodiscard]] SendWqe& latest() { return queue_->at(next_); }
+  [[nodiscard]] std::size_t place() const { return next_ & queue_->mask_; }
+
+  SendQueue* queue_;
+  std::uint32_t next_;
+  bool filled_ = false;  ///< the latest one's inline data were added by add_inline()
 };
 
 }  // namespace verbena::engine

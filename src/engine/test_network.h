@@ -58,7 +58,7 @@ struct Datagram {
 class End {
  public:
   static constexpr std::uint32_t kPd = 7;
-  static constexpr std::size_t kMemory = 1 << 17;
+  static constexpr std::size_t kMemory = 1 << 19;
   static constexpr std::uint32_t kSrq = 0x333;
 
   End(std::uint32_t address, std::uint32_t number, QpType type = QpType::kRc,
@@ -150,13 +150,13 @@ class EngineTest : public ::testing::Test {
     bring_up(b, a, options, options.psn + 1000, options.psn);
   }
 
-  void connect_unreliable() {
-    bring_up_unreliable(a, b);
-    bring_up_unreliable(b, a);
+  void connect_unreliable(std::uint16_t channel = 0) {
+    bring_up_unreliable(a, b, channel);
+    bring_up_unreliable(b, a, channel);
   }
 
   /// UC with a path MTU of 256, PSNs from 100 on.
-  void bring_up_unreliable(End& end, const End& peer) {
+  void bring_up_unreliable(End& end, const End& peer, std::uint16_t channel = 0) {
     QpAttributes attributes;
     attributes.state = QpState::kInit;
     attributes.access = kRemoteWrite;
@@ -164,7 +164,8 @@ class EngineTest : public ::testing::Test {
     ASSERT_TRUE(end.engine.modify(*end.qp, attributes,
                                   kMaskState | kMaskPkeyIndex | kMaskPort | kMaskAccess, now));
     attributes.state = QpState::kRtr;
-    attributes.path = {.source = end.source, .destination = peer.source, .source_port = 4791};
+    attributes.path = {
+        .source = end.source, .destination = peer.source, .source_port = 4791, .channel = channel};
     attributes.path_mtu = 256;
     attributes.destination_qp = peer.qpn;
     attributes.rq_psn = attributes.sq_psn = 100;

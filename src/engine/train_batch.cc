@@ -39,34 +39,63 @@ std::expected<std::span<const ConstBytes>, MemoryError> TrainBatch::gather(
     const MemoryLookup& memory, std::span<const Sge> pieces, std::uint64_t offset,
     std::uint64_t length, std::uint32_t pd) {
   const std::size_t first = gathered_;
-  const auto done = for_each_part(pieces, offset, length,
-                                  [&](std::uint64_t address, std::uint64_t part,
-                                      std::uint32_t lkey) -> std::expected<void, MemoryError> {
-                                    const auto bytes =
-                                        memory.lookup(lkey, address, part, kLocalRead, pd);
-                                    if (!bytes) return std::unexpected(bytes.error());
-                                    if (!present(*bytes))
-                                      return std::unexpected(MemoryError::kAbsent);
-                                    gather_[gathered_++] = *bytes;
-                                    return {};
-                                  });
+  const auto add = [&](std::uint64_t address, std::uint64_t part,
+                       std::uint32_t lkey) -> std::expected<void, MemoryError> {
+    const auto bytes = memory.lookup(lkey, address, part, kLocalRead, pd);
+    if (!bytes) return std::unexpected(bytes.error());
+    if (!is_present(*bytes)) return std::unexpected(MemoryError::kAbsent);
+    gather_[gathered_++] = *bytes;
+    return {};
+  };
+  const bool whole_first =
+      !pieces.empty() && offset == 0 && length == pieces.front().length && length != 0;
+  const auto done = whole_first ? add(pieces.front().address, length, pieces.front().lkey)
+                                : for_each_part(pieces, offset, length, add);
   if (!done) {
     gathered_ = first;
     return std::unexpected(done.error());
   }
-  return std::span<const ConstBytes>(gather_).subspan(first, gathered_ - first);
+  return gathered_since(first);
+}
+
+/// present(), and that of one page only once: small messages share them.
+bool TrainBatch::is_present(ConstBytes bytes) {
+  if (bytes.empty()) return true;
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const std::uintptr_t last_page = (begin + bytes.size() - 1) / kPage;
+  if (begin / kPage == seen_page_ && last_page == seen_page_) return true;
+  if (!present(bytes)) return false;
+  seen_page_ = last_page;
+  return true;
 }
 
 std::expected<void, MemoryError> scatter(const MemoryLookup& memory, std::span<const Sge> pieces,
                                          std::uint64_t offset, ConstBytes data, std::uint32_t pd) {
-  return for_each_part(pieces, offset, data.size(),
+  const auto put = [&](std::uint64_t address, std::uint64_t part,
+                       std::uint32_t lkey) -> std::expected<void, MemoryError> {
+    const auto bytes = memory.lookup(lkey, address, part, kLocalWrite, pd);
+    if (!bytes) return std::unexpected(bytes.error());
+    if (!place(bytes->data(), data.first(part))) return std::unexpected(MemoryError::kAbsent);
+    data = data.subspan(part);
+    return {};
+  };
+  const bool within_first = !pieces.empty() && !data.empty() && offset < pieces.front().length &&
+                            data.size() <= pieces.front().length - offset;
+  if (within_first) return put(pieces.front().address + offset, data.size(), pieces.front().lkey);
+  return for_each_part(pieces, offset, data.size(), put);
+}
+
+std::expected<void, MemoryError> gather_into(const MemoryLookup& memory,
+                                             std::span<const Sge> pieces, std::uint64_t offset,
+                                             Bytes to, std::uint32_t pd) {
+  return for_each_part(pieces, offset, to.size(),
                        [&](std::uint64_t address, std::uint64_t part,
                            std::uint32_t lkey) -> std::expected<void, MemoryError> {
-                         const auto bytes = memory.lookup(lkey, address, part, kLocalWrite, pd);
+                         const auto bytes = memory.lookup(lkey, address, part, kLocalRead, pd);
                          if (!bytes) return std::unexpected(bytes.error());
-                         if (!place(bytes->data(), data.first(part)))
+                         if (!place_from(*bytes, to.data()))
                            return std::unexpected(MemoryError::kAbsent);
-                         data = data.subspan(part);
+                         to = to.subspan(part);
                          return {};
                        });
 }
@@ -112,13 +141,21 @@ bool present(ConstBytes bytes) {
 namespace {
 
 template <typename Unit>
+void store_units(std::byte*& to, ConstBytes& data, std::size_t count) {
+  const std::byte* const from = data.data();
+  for (std::size_t at = 0; at < count * sizeof(Unit); at += sizeof(Unit)) {
+    Unit unit = 0;
+    std::memcpy(&unit, from + at, sizeof unit);
+    touch_word(to + at);
+    std::atomic_ref(*reinterpret_cast<Unit*>(to + at)).store(unit, std::memory_order_release);
+  }
+  to += count * sizeof(Unit);
+  data = data.subspan(count * sizeof(Unit));
+}
+
+template <typename Unit>
 void store_unit(std::byte*& to, ConstBytes& data) {
-  Unit unit = 0;
-  std::memcpy(&unit, data.data(), sizeof unit);
-  touch_word(to);
-  std::atomic_ref(*reinterpret_cast<Unit*>(to)).store(unit, std::memory_order_release);
-  to += sizeof unit;
-  data = data.subspan(sizeof unit);
+  store_units<Unit>(to, data, 1);
 }
 
 /// Writes each byte once, in order, in the largest aligned units. memcpy writes some twice (16
@@ -132,7 +169,7 @@ void store_once(std::byte* to, ConstBytes data) {
   if (odd(1) && !data.empty()) store_unit<std::uint8_t>(to, data);
   if (odd(2) && data.size() >= 2) store_unit<std::uint16_t>(to, data);
   if (odd(4) && data.size() >= 4) store_unit<std::uint32_t>(to, data);
-  while (data.size() >= kWord) store_unit<std::uint64_t>(to, data);
+  store_units<std::uint64_t>(to, data, data.size() / kWord);
   if (data.size() >= 4) store_unit<std::uint32_t>(to, data);
   if (data.size() >= 2) store_unit<std::uint16_t>(to, data);
   if (!data.empty()) store_unit<std::uint8_t>(to, data);
@@ -152,6 +189,10 @@ void store(std::byte* to, ConstBytes data) {
 
 bool place(std::byte* to, ConstBytes data) {
   return guarded(to, data.size(), [=] { store(to, data); });
+}
+
+bool place_from(ConstBytes data, std::byte* to) {
+  return guarded(data.data(), data.size(), [=] { store(to, data); });
 }
 
 }  // namespace verbena::engine

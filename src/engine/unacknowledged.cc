@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::uint32_t kQkeyFromQp = 0x8000'0000;  ///< top bit: the queue pair's own Q_Key is sent
 constexpr std::uint32_t kTurnTrains = 64;
+/// A reader empties a full ring within a few hundred microseconds.
+constexpr Duration kLookAgain = std::chrono::microseconds(50);
 
 }  // namespace
 
@@ -20,6 +22,7 @@ void UnacknowledgedSender::reset() {
   oldest_ = cursor_ = qp_.config().send_queue->tail();
   qp_.config().send_queue->clear();
   sent_ = next_psn_ = 0;
+  look_again_ = kNever;
 }
 
 void UnacknowledgedSender::start() { next_psn_ = qp_.attributes().sq_psn; }
@@ -29,7 +32,8 @@ Fill UnacknowledgedSender::fill(TrainBatch& batch, Time now) {
   for (std::uint32_t trains = 0; cursor_ != queue.tail(); ++trains) {
     if (sent_ == 0 && qp_.state() == QpState::kSqd) return Fill::kIdle;
     if (batch.full() || trains == kTurnTrains) return Fill::kMore;
-    if (qp_.pace().admits_requests(qp_.attributes().path_mtu, 1, now) == 0) return Fill::kIdle;
+    if (qp_.pace().admits_requests(qp_.mtu(), 1, now) == 0) return Fill::kIdle;
+    if (!has_room(queue.at(cursor_), now)) return Fill::kIdle;
     const Status status = send(batch, queue.at(cursor_), now);
     if (status == Status::kSuccess) continue;
     // The link has not taken what is in this batch yet: the failure waits until that is complete.
@@ -41,6 +45,20 @@ Fill UnacknowledgedSender::fill(TrainBatch& batch, Time now) {
     return Fill::kIdle;
   }
   return Fill::kIdle;
+}
+
+bool UnacknowledgedSender::has_room(const SendWqe& wqe, Time now) {
+  look_again_ = kNever;
+  if (!core_.config.has_room || is_local(wqe.request.opcode)) return true;
+  const wire::Path& path = qp_.connected() ? qp_.path() : wqe.request.target.path;
+  if (path.channel == 0) return true;
+  const std::uint32_t mtu = qp_.mtu();
+  const std::uint32_t left = wqe.length - sent_ * mtu;
+  const std::uint32_t packets = std::min(packet_count(left, mtu), turn_packets(mtu));
+  const std::size_t bytes = std::min(left, packets * mtu) + packets * wire::kMaxHeaderSize;
+  if (core_.config.has_room(path, bytes, now)) return true;
+  look_again_ = now + kLookAgain;
+  return false;
 }
 
 Status UnacknowledgedSender::send(TrainBatch& batch, SendWqe& wqe, Time now) {
@@ -75,10 +93,10 @@ Status UnacknowledgedSender::send_datagram(TrainBatch& batch, const SendWqe& wqe
   train.head.bth.opcode = immediate ? wire::Opcode::kUdSendOnlyImm : wire::Opcode::kUdSendOnly;
   train.head.bth.destination_qp = request.target.qp_number;
   train.head.bth.psn = next_psn_;
-  train.head.deth.qkey =
-      (request.target.qkey & kQkeyFromQp) != 0 ? qp_.attributes().qkey : request.target.qkey;
-  train.head.deth.source_qp = qp_.config().number;
-  train.head.immediate.value = request.immediate;
+  const bool own_key = (request.target.qkey & kQkeyFromQp) != 0;
+  train.head.deth = {.qkey = own_key ? qp_.attributes().qkey : request.target.qkey,
+                     .source_qp = qp_.config().number};
+  train.head.immediate = {.value = request.immediate};
   train.solicited_last = request.solicited;
   train.segment_size = core_.config.port_mtu;
   train.payload_size = wqe.length;
@@ -91,9 +109,9 @@ Status UnacknowledgedSender::send_datagram(TrainBatch& batch, const SendWqe& wqe
 }
 
 Status UnacknowledgedSender::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
-  const std::uint32_t mtu = qp_.attributes().path_mtu;
+  const std::uint32_t mtu = qp_.mtu();
   wqe.psn_count = packet_count(wqe.length, mtu);
-  const std::uint32_t wanted = std::min(wqe.psn_count - sent_, std::max(kTurnBytes / mtu, 1U));
+  const std::uint32_t wanted = std::min(wqe.psn_count - sent_, turn_packets(mtu));
   const std::uint32_t payload = wqe.psn_count == 1 ? wqe.length : mtu;
   const std::uint32_t count = qp_.pace().admits_requests(payload, wanted, now);
   const MessagePart part{.index = sent_, .count = count, .psn = next_psn_};

@@ -152,5 +152,66 @@ TEST_F(UnreliableConnection, ReliablePacketsAreNotForIt) {
   EXPECT_EQ(b.engine.counters().wrong_transport, 1u);
 }
 
+/// By a channel to the same machine, which takes parts while `room` lasts.
+class UnreliableNearby : public EngineTest {
+ protected:
+  UnreliableNearby() : EngineTest(config(), QpType::kUc) { connect_unreliable(1); }
+  void send(std::uint32_t length) {
+    fill(a, 0, length, length);
+    ASSERT_TRUE(a.send({.id = 1, .opcode = SendOpcode::kSend, .signaled = true},
+                       {a.piece(0, length)}, now));
+  }
+  /// Lets time pass to the next look, and delivers what leaves then.
+  std::size_t look_again() {
+    now = a.engine.poll_timeout().value_or(now);
+    a.engine.handle_timeout(now);
+    const std::vector<Datagram> sent = collect(a);
+    for (const Datagram& datagram : sent) deliver(b, datagram);
+    return sent.size();
+  }
+
+  int room = 0;
+
+ private:
+  EngineConfig config() {
+    EngineConfig made;
+    made.has_room = [this](const wire::Path&, std::size_t bytes, Time) {
+      EXPECT_LE(bytes, (64U << 10) + 2 * wire::kMaxHeaderSize);
+      return room > 0 && room-- > 0;
+    };
+    return made;
+  }
+};
+
+TEST_F(UnreliableNearby, WaitsWhileTheWayIsFull) {
+  ASSERT_TRUE(b.receive(8, {b.piece(0, 200000)}, now));
+  send(200000);
+  EXPECT_EQ(look_again(), 0u);
+  const Time start = now;
+  EXPECT_EQ(look_again(), 0u);
+  EXPECT_EQ(now - start, 50us);
+  room = 1;
+  EXPECT_EQ(look_again(), 2u);
+  EXPECT_EQ(look_again(), 0u);
+  EXPECT_TRUE(a.sent.completions.empty());
+  room = 3;
+  EXPECT_EQ(look_again(), 5u);
+  EXPECT_EQ(a.sent.take().status, Status::kSuccess);
+  EXPECT_EQ(b.received.take().byte_count, 200000u);
+  EXPECT_TRUE(same(a, 0, b, 0, 200000));
+  EXPECT_FALSE(a.engine.poll_timeout());
+}
+
+TEST_F(UnreliableNearby, WhatWaitsIsFlushed) {
+  send(100);
+  EXPECT_TRUE(collect(a).empty());
+  QpAttributes attributes;
+  attributes.state = QpState::kErr;
+  ASSERT_TRUE(a.engine.modify(*a.qp, attributes, kMaskState, now));
+  EXPECT_EQ(a.sent.take().status, Status::kFlushError);
+  look_again();
+  EXPECT_FALSE(a.engine.poll_timeout());
+}
+
 }  // namespace
 }  // namespace verbena::engine::testing

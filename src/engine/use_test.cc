@@ -12,7 +12,7 @@ namespace {
 using wire::Opcode;
 
 constexpr std::uint32_t kExpected = 100;  ///< by `b`
-constexpr std::uint32_t kWindow = EngineConfig{}.window_max / kPacketOverhead;
+const std::uint32_t kWindow = EngineConfig{}.window_max / kPacketOverhead;
 
 class Usefulness : public EngineTest {
  protected:

@@ -11,33 +11,42 @@
 namespace verbena::engine {
 
 /// Bytes that may be under way to one receiver's socket, all queue pairs together (nic.md,
-/// "Congestion"): additive increase with progress, halved on loss. The default receive buffer of a
-/// socket holds few packets, for all senders.
+/// "Congestion"): it grows with progress and is halved on loss, and grows slowly from a little
+/// below where the latest loss was. The default receive buffer of a socket holds few packets, for
+/// all senders; a larger one is found out so.
 class Window {
  public:
   Window(std::uint32_t initial, std::uint32_t low, std::uint32_t high)
-      : limit_(initial), low_(low), high_(high) {}
+      : limit_(initial), low_(low), high_(high), knee_(high) {}
 
   /// How many packets of `cost` may go now, up to `wanted`; at least one when nothing is under way.
   [[nodiscard]] std::uint32_t admits(std::uint32_t cost, std::uint32_t wanted) const {
-    const std::uint32_t room = in_flight_ < limit_ ? (limit_ - in_flight_) / cost : 0;
+    const std::uint32_t left = limit_ - std::min(in_flight_, limit_);
+    const std::uint32_t room = wanted == 1 ? (cost <= left ? 1 : 0) : left / cost;
     return std::min(wanted, in_flight_ == 0 ? std::max(room, 1u) : room);
   }
   void charge(std::uint32_t bytes) { in_flight_ += bytes; }
   void release(std::uint32_t bytes) { in_flight_ -= std::min(bytes, in_flight_); }
-  /// Acknowledged bytes grow the limit by about one packet a window.
-  void progressed(std::uint32_t bytes) { limit_ = std::min(high_, limit_ + bytes / kGrowth); }
-  void lost() { limit_ = std::max(low_, limit_ / 2); }
+  void progressed(std::uint32_t bytes) {
+    limit_ = std::min(high_, limit_ + bytes / (limit_ < knee_ ? kGrowth : kProbe));
+  }
+  void lost() {
+    knee_ = limit_ / 4 * 3;
+    limit_ = std::max(low_, limit_ / 2);
+  }
 
   [[nodiscard]] std::uint32_t limit() const { return limit_; }
   [[nodiscard]] std::uint32_t in_flight() const { return in_flight_; }
 
  private:
+  // What part of the acknowledged bytes the limit grows by.
   static constexpr std::uint32_t kGrowth = 16;
+  static constexpr std::uint32_t kProbe = 256;
 
   std::uint32_t limit_;
   std::uint32_t low_;
   std::uint32_t high_;
+  std::uint32_t knee_;  ///< growth is slow from here on
   std::uint32_t in_flight_ = 0;
 };
 

@@ -53,6 +53,20 @@ struct SendRequest {
   Flush flush{};                 ///< FLUSH, which has no pieces
   DatagramTarget target{};       ///< UD only
   std::span<const Sge> pieces{};
+
+  /// Makes it as new, but for what is read of one kind of request only and which that sets whole:
+  /// the operands of an atomic, a binding, a FLUSH, and of a target all but its destination.
+  void renew() {
+    id = 0;
+    opcode = SendOpcode::kSend;
+    signaled = solicited = fence = inline_data = false;
+    immediate = invalidate_rkey = 0;
+    remote_address = 0;
+    rkey = 0;
+    remote_srq = 0;
+    target.path.destination = {};
+    pieces = {};
+  }
 };
 
 struct ReceiveRequest {

@@ -118,6 +118,7 @@ void FaultLink::take(wire::Segment segment, Time now, std::span<wire::Segment> o
   if (has(decision, Fault::kTruncate))
     segment.datagram = segment.datagram.first(random_.below(segment.datagram.size()));
   const bool corrupt = has(decision, Fault::kCorrupt) && !segment.datagram.empty();
+  if (corrupt || has(decision, Fault::kTruncate)) segment.undamaged = false;
   const bool held = has(decision, Fault::kReorder) || has(decision, Fault::kDelay);
   if (corrupt || held) {
     Slot* const slot = copy(segment);

@@ -10,6 +10,7 @@
 
 #include "base/counter.h"
 #include "base/random.h"
+#include "link/aligned_buffer.h"
 #include "link/fault_plan.h"
 #include "link/link.h"
 
@@ -23,8 +24,8 @@ namespace verbena::link {
 /// corrupted. The plan's chances are drawn in the order of arrival, so they do not depend on time.
 class FaultLink final : public Link {
  public:
-  /// The largest packet has 4096 bytes of payload and less than 100 around it.
-  static constexpr std::size_t kMaxHeldSize = 4352;
+  /// The largest packet, of a channel, has less than 100 bytes around its payload.
+  static constexpr std::size_t kMaxHeldSize = wire::kMaxChannelMtu + 256;
   static constexpr std::size_t kMaxHeld = 256;
   /// A reordered datagram waits for up to this many others, and not longer than kReorderTime.
   static constexpr std::uint64_t kReorderDistance = 8;
@@ -47,6 +48,7 @@ class FaultLink final : public Link {
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
     return inner_->source_port();
   }
+  [[nodiscard]] bool arm() override { return inner_->arm(); }
   void report_ip_headers() override { inner_->report_ip_headers(); }
   void refresh() override { inner_->refresh(); }
   [[nodiscard]] std::span<const int> descriptors() const override { return inner_->descriptors(); }
@@ -97,7 +99,7 @@ class FaultLink final : public Link {
   std::optional<wire::Segment> duplicate_{};
 
   std::vector<Slot> slots_;
-  std::vector<std::byte> bytes_;
+  AlignedBuffer bytes_;
   std::size_t held_ = 0;
   std::uint64_t orders_ = 0;
 };

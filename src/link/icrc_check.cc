@@ -34,8 +34,12 @@ IcrcCheck::Source& IcrcCheck::source_of(const wire::Path& path) {
   return source;
 }
 
+bool IcrcCheck::takes_all(const wire::Segment& segment) const {
+  return (mode_ == Mode::kOff || segment.undamaged) && segment.datagram.size() >= kSmallest;
+}
+
 bool IcrcCheck::holds(const wire::Segment& segment) {
-  if (mode_ == Mode::kOff && segment.datagram.size() >= kSmallest) {
+  if (takes_all(segment)) {
     ++counters_.good;
     return true;
   }
@@ -45,6 +49,10 @@ bool IcrcCheck::holds(const wire::Segment& segment) {
 }
 
 bool IcrcCheck::holds_copied(const wire::Segment& segment, std::size_t header_size, std::byte* to) {
+  if (takes_all(segment)) {
+    ++counters_.good;
+    return wire::TrustingVerifier().holds_copied(segment, header_size, to);
+  }
   return judge(segment, [=](std::uint32_t start, ConstBytes covered) {
     return wire::icrc_finish_copied(start, covered, header_size, to);
   });
@@ -63,7 +71,7 @@ bool IcrcCheck::judge(const wire::Segment& segment, Finish finish) {
   // software, and that is nearly always.
   const std::uint32_t start = segment.identification
                                   ? wire::icrc_start(segment.path, *segment.identification, size)
-                                  : memo_.start(segment.path, segment.position, size);
+                                  : start_of(segment);
   const std::uint32_t computed = finish(start, covered);
   const std::uint32_t icrc = wire::load_icrc(covered.data() + covered.size());
   const bool right = computed == icrc;
@@ -71,8 +79,23 @@ bool IcrcCheck::judge(const wire::Segment& segment, Finish finish) {
                     (!segment.identification && explains(segment, computed, icrc));
   ++(good ? counters_.good : counters_.bad);
   if (right && !segment.identification)
-    source_of(segment.path).next = static_cast<std::uint16_t>(segment.position + 1);
+    leader_.source->next = static_cast<std::uint16_t>(segment.position + 1);
   return good;
+}
+
+/// The CRC's state before a datagram whose identification is its position. Who led another batch,
+/// or has another source or size, leads from here on.
+std::uint32_t IcrcCheck::start_of(const wire::Segment& segment) {
+  const wire::Path& path = segment.path;
+  const std::size_t size = segment.datagram.size();
+  const bool follows = segment.position != 0 && size == leader_.size && path == leader_.path;
+  if (!follows) {
+    leader_ = {.path = path,
+               .size = size,
+               .start = memo_.start(path, 0, size),
+               .source = &source_of(path)};
+  }
+  return leader_.start ^ wire::icrc_of_identification(path, segment.position);
 }
 
 /// Whether another identification makes a datagram's ICRC right, one that it may have.
@@ -81,7 +104,7 @@ bool IcrcCheck::explains(const wire::Segment& segment, std::uint32_t computed, s
   const auto identification =
       wire::icrc_solve_identification(segment.path, covered, segment.position, computed, icrc);
   if (!identification) return false;
-  Source& source = source_of(segment.path);
+  Source& source = *leader_.source;
   if (*identification != 0 && *identification != source.next) {
     if (mode_ == Mode::kStrict) return false;
     ++counters_.solved;

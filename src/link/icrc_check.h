@@ -20,8 +20,8 @@ namespace verbena::link {
 /// expected to have written (`nic.md`, Trains): the packet's position in the batch that the kernel
 /// delivered, the source's previous identification + 1, 0. kStrict takes no other; kSolve then asks
 /// which identification would make the ICRC right and takes it, which leaves 16 of 32 bits of
-/// check; kOff takes everything. Where the link saw the identification only that one counts, in
-/// kSolve too.
+/// check; kOff takes everything. What came undamaged by its way is not looked at. Where the link
+/// saw the identification only that one counts, in kSolve too.
 ///
 /// Threads: none; it belongs to its shard, as the link does. Memory: fixed.
 class IcrcCheck final : public wire::IcrcVerifier {
@@ -51,17 +51,27 @@ class IcrcCheck final : public wire::IcrcVerifier {
     std::uint16_t next = 0;
   };
   static constexpr std::size_t kSources = 64;
+  /// What was first in a batch, whose others mostly are of the same source and size.
+  struct Leader {
+    wire::Path path{};
+    std::size_t size = 0;  ///< 0: none
+    std::uint32_t start = 0;
+    Source* source = nullptr;
+  };
 
+  [[nodiscard]] bool takes_all(const wire::Segment& segment) const;
   template <typename Finish>
   [[nodiscard]] bool judge(const wire::Segment& segment, Finish finish);
   [[nodiscard]] bool explains(const wire::Segment& segment, std::uint32_t computed,
                               std::uint32_t icrc);
   [[nodiscard]] Source& source_of(const wire::Path& path);
+  [[nodiscard]] std::uint32_t start_of(const wire::Segment& segment);
 
   Mode mode_;
   Counters counters_{};
   wire::IcrcMemo memo_;
   std::array<Source, kSources> sources_{};
+  Leader leader_{};
 };
 
 }  // namespace verbena::link

@@ -50,6 +50,18 @@ TEST_P(IcrcCheckTest, TakesExpectedIdentifications) {
   EXPECT_EQ(strict.counters().solved, 0U);
 }
 
+TEST_P(IcrcCheckTest, ABatchMayBeOfSeveralSources) {
+  IcrcCheck strict(IcrcCheck::Mode::kStrict);
+  EXPECT_TRUE(holds(strict, packet(0, 0)));
+  EXPECT_TRUE(holds(strict, packet(1, 1)));
+  path_.source_port = 4792;
+  EXPECT_TRUE(holds(strict, packet(2, 2)));
+  EXPECT_TRUE(holds(strict, packet(3, 3)));
+  path_.source_port = 4791;
+  EXPECT_TRUE(holds(strict, packet(4, 4)));
+  EXPECT_TRUE(holds(strict, packet(5, 0)));  // the previous one + 1
+}
+
 TEST_P(IcrcCheckTest, StrictTakesNoOther) {
   IcrcCheck strict(IcrcCheck::Mode::kStrict);
   EXPECT_EQ(holds(strict, packet(1000, 0)), !ipv4());

@@ -30,6 +30,14 @@ class Link {
   /// return.
   virtual std::size_t send(std::span<const wire::Train> trains, Time now) = 0;
 
+  /// Whether `bytes` of packets for `path` would be taken now. They count as given until the next
+  /// send(). For packets that nobody asks for again: true also when waiting makes no sense any
+  /// more.
+  [[nodiscard]] virtual bool has_room(const wire::Path& /*path*/, std::size_t /*bytes*/,
+                                      Time /*now*/) {
+    return true;
+  }
+
   /// Fills `segments` with datagrams that came in and returns how many; zero when none is there.
   /// The views stay valid until the next receive(). Only zero says that nothing is left: fewer than
   /// fit does not.
@@ -47,6 +55,10 @@ class Link {
   /// From now on the paths of what comes in tell its traffic class and hop limit. Before, a link
   /// may leave both as in a default Path: only UD receivers look at them, and asking costs.
   virtual void report_ip_headers() {}
+
+  /// Asks for a readable descriptor when the next packet comes, which some links give only then.
+  /// False when something has come already: whoever wants to sleep receives first.
+  [[nodiscard]] virtual bool arm() { return true; }
 
   /// Descriptors of which one is readable when receive() has something; none for simulated links.
   /// They stay the same while the link lives.

@@ -44,6 +44,18 @@ class SendBatch {
     return static_cast<std::uint16_t>(count_++);
   }
 
+  /// How many packets of the train, of that size each, can join the send that was begun.
+  [[nodiscard]] std::uint32_t room(const wire::Train& train, std::size_t size) const {
+    if (count_ == 0 || closed_ || size != segment_size_ || !same_way(train)) return 0;
+    return static_cast<std::uint32_t>(
+        std::min<std::size_t>(kMaxSendSegments - count_, (kMaxSendBytes - bytes_) / size));
+  }
+  /// As place() so often, for packets that there is room for.
+  void place_more(std::uint32_t count) {
+    bytes_ += count * segment_size_;
+    count_ += count;
+  }
+
  private:
   [[nodiscard]] bool same_way(const wire::Train& train) const {
     return slot_ == train.head.bth.destination_qp >> kSlotShift &&

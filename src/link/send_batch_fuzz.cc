@@ -51,8 +51,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     wire::Train train;
     train.path = packet.other_path ? &other : &path;
     train.head.bth.destination_qp = packet.slot << kSlotShift | data[i];
-    const std::uint16_t index = batch.place(train, packet.size, (data[i + 2] & 0xF0U) == 0xF0U);
+    const bool single = (data[i + 2] & 0xF0U) == 0xF0U;
+    const std::uint32_t room = batch.room(train, packet.size);
+    if (const std::uint32_t more = data[i + 2] >> 4 & 3U; !single && more != 0 && more <= room) {
+      batch.place_more(more);
+      send.insert(send.end(), more, packet);
+      continue;
+    }
+    const std::uint16_t index = batch.place(train, packet.size, single);
     VERBENA_CHECK(index == 0 || index == send.size());
+    VERBENA_CHECK(index != 0 || room == 0 || single);
     if (index == 0 && !send.empty()) {
       check_send(send);
       send.clear();

@@ -20,7 +20,7 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr std::uint64_t kLine = 64;
 static_assert(kRingSize % kIndexSize == 0 && kRingSize % kLine == 0);
 
-/// Before each packet, written and read as one word.
+/// Before each packet, written and read as one word, which is 0 where no packet is yet.
 struct Descriptor {
   std::uint32_t size = 0;
   std::uint8_t traffic_class = 0;
@@ -49,7 +49,6 @@ std::unexpected<Error> no_memory() {
 /// processors fetch them in pairs.
 struct RingMemory::Indices {
   static constexpr std::size_t kApart = 128;
-  alignas(kApart) std::atomic<std::uint64_t> written;   ///< the writer's
   alignas(kApart) std::atomic<std::uint64_t> released;  ///< the reader's
   alignas(kApart) std::atomic<std::uint32_t> armed;     ///< set by the reader, cleared by both
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
@@ -105,12 +104,12 @@ std::byte* RingMemory::at(std::uint64_t position) const {
 
 // --- Writing
 
-/// Between what it had released before and what it was shown, a reader may claim anything.
+/// Between what it had released before and what was written, a reader may claim anything.
 bool RingWriter::has_room(std::uint64_t bytes) {
   if (broken_) return false;
   if (kRingSize - (next_ - released_) >= bytes) return true;
   const std::uint64_t released = memory_.indices().released.load(std::memory_order_acquire);
-  if (released - released_ > published_ - released_ || released % kLine != 0) {
+  if (released - released_ > next_ - released_ || released % kLine != 0) {
     broken_ = true;
     return false;
   }
@@ -121,48 +120,44 @@ bool RingWriter::has_room(std::uint64_t bytes) {
 std::byte* RingWriter::begin(std::size_t size, std::uint8_t traffic_class, std::uint8_t hop_limit) {
   VERBENA_CHECK(size >= kMinRingPacket && size <= kMaxRingPacket);
   begun_ = 0;
-  if (!has_room(footprint_of(size))) return nullptr;
-  begun_ = footprint_of(size);
-  std::byte* const place = memory_.at(next_);
-  const Descriptor descriptor{.size = static_cast<std::uint32_t>(size),
-                              .traffic_class = traffic_class,
-                              .hop_limit = hop_limit};
-  word_at(place).store(std::bit_cast<Word>(descriptor), std::memory_order_relaxed);
-  return place + sizeof descriptor;
+  const std::uint64_t footprint = footprint_of(size);
+  if (!has_room(footprint + kLine)) return nullptr;
+  begun_ = std::bit_cast<Word>(Descriptor{.size = static_cast<std::uint32_t>(size),
+                                          .traffic_class = traffic_class,
+                                          .hop_limit = hop_limit});
+  word_at(memory_.at(next_ + footprint)).store(0, std::memory_order_relaxed);
+  return memory_.at(next_) + sizeof(Descriptor);
 }
 
-// The reader stores `armed` and then loads `written`; this stores `written` and then loads `armed`.
-// All four are sequentially consistent, so that one of the two sees the other.
-bool RingWriter::publish() {
-  if (next_ == published_) return false;
-  published_ = next_;
-  RingMemory::Indices& indices = memory_.indices();
-  indices.written.store(published_);
-  return indices.armed.load() != 0 && indices.armed.exchange(0) != 0;
+void RingWriter::commit() {
+  if (begun_ == 0) return;
+  const std::uint64_t footprint = footprint_of(std::bit_cast<Descriptor>(begun_).size);
+  word_at(memory_.at(next_)).store(std::exchange(begun_, 0), std::memory_order_release);
+  next_ += footprint;
+  unannounced_ += footprint;
+}
+
+// The reader stores `armed` and then loads the next record's word; the writer stores that word and
+// then loads `armed`. With a fence between, one of the two sees the other.
+bool RingWriter::announce() {
+  if (std::exchange(unannounced_, 0) == 0) return false;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  std::atomic<std::uint32_t>& armed = memory_.indices().armed;
+  return armed.load(std::memory_order_relaxed) != 0 && armed.exchange(0) != 0;
 }
 
 // --- Reading
 
-bool RingReader::look() {
-  if (broken_) return false;
-  const std::uint64_t written = memory_.indices().written.load(std::memory_order_acquire);
-  if (written - released_ > kRingSize || written - released_ < read_ - released_ ||
-      written % kLine != 0) {
-    broken_ = true;
-    return false;
-  }
-  written_ = written;
-  return written_ != read_;
-}
-
 std::optional<RingRecord> RingReader::next() {
-  if (read_ == written_ && !look()) return std::nullopt;
   std::byte* const place = memory_.at(read_);
-  const auto descriptor = std::bit_cast<Descriptor>(word_at(place).load(std::memory_order_relaxed));
-  if (descriptor.size < kMinRingPacket || descriptor.size > kMaxRingPacket ||
-      footprint_of(descriptor.size) > written_ - read_) {
+  const Word word = word_at(place).load(std::memory_order_acquire);
+  if (word == 0 || broken_) return std::nullopt;
+  const auto descriptor = std::bit_cast<Descriptor>(word);
+  // Room for the next word is the writer's own, always.
+  const bool can_be = descriptor.size >= kMinRingPacket && descriptor.size <= kMaxRingPacket &&
+                      read_ - released_ + footprint_of(descriptor.size) <= kRingSize - kLine;
+  if (!can_be) {
     broken_ = true;
-    written_ = read_;
     return std::nullopt;
   }
   read_ += footprint_of(descriptor.size);
@@ -179,10 +174,11 @@ void RingReader::release() {
 
 bool RingReader::arm() {
   if (broken_) return true;
-  RingMemory::Indices& indices = memory_.indices();
-  indices.armed.store(1);
-  if (read_ == written_ && indices.written.load() == read_) return true;
-  indices.armed.store(0);
+  std::atomic<std::uint32_t>& armed = memory_.indices().armed;
+  armed.store(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (word_at(memory_.at(read_)).load(std::memory_order_relaxed) == 0) return true;
+  armed.store(0, std::memory_order_relaxed);
   return false;
 }
 

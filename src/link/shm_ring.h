@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/sys.h"
+#include "wire/address.h"
 #include "wire/headers.h"
 
 namespace verbena::link {
@@ -16,11 +17,12 @@ namespace verbena::link {
 /// Bytes of records that a ring holds: several windows of a receiver (`engine/window.h`), requests
 /// and responses, and no more, because whoever goes round it pulls all of it through the caches.
 inline constexpr std::size_t kRingSize = 1 << 20;
-/// The largest packet: headers, a payload of the largest path MTU, pad, and room for an ICRC.
-inline constexpr std::size_t kMaxRingPacket = wire::kMaxHeaderSize + 4096 + 3 + wire::kIcrcSize;
+/// The largest packet: headers, payload, pad, and room for an ICRC.
+inline constexpr std::size_t kMaxRingPacket =
+    wire::kMaxHeaderSize + wire::kMaxChannelMtu + 3 + wire::kIcrcSize;
 inline constexpr std::size_t kMinRingPacket = wire::Bth::kSize + wire::kIcrcSize;
 
-/// The memory of a ring, which two processes have mapped: a sealed memfd with indices and kRingSize
+/// The memory of a ring, which two processes have mapped: a sealed memfd with flags and kRingSize
 /// bytes behind them. Those are mapped twice in a row, so that no record is ever in two pieces.
 class RingMemory {
  public:
@@ -61,8 +63,9 @@ struct RingMemory::Made {
 // with it. Each keeps its own position and takes the other's for a claim: one that cannot be breaks
 // the ring for good, and nothing outside the ring's memory is ever touched.
 //
-// Positions count bytes from the beginning of time; records begin at cache lines. Threads: each end
-// has one user at a time.
+// Positions count bytes from the beginning of time; records begin at cache lines. A record's first
+// word says that it is there, and the word behind it that nothing more is: a reader that polls
+// fetches the lines of what comes and no index. Threads: each end has one user at a time.
 
 /// A packet in a ring. It lies where the writer can still change it.
 struct RingRecord {
@@ -76,28 +79,26 @@ class RingWriter {
   explicit RingWriter(RingMemory memory) : memory_(std::move(memory)) {}
 
   /// Where to put a packet of `size` bytes, from kMinRingPacket to kMaxRingPacket; null when there
-  /// is no room or the ring is broken. It counts from commit() on; another begin() takes the place
-  /// back.
+  /// is no room or the ring is broken. Another begin() takes the place back.
   [[nodiscard]] std::byte* begin(std::size_t size, std::uint8_t traffic_class,
                                  std::uint8_t hop_limit);
-  void commit() { next_ += std::exchange(begun_, 0); }
-  /// Bytes that the reader has not been shown.
-  [[nodiscard]] std::size_t unpublished() const {
-    return static_cast<std::size_t>(next_ - published_);
-  }
-  /// Shows the reader what was committed. True when it has said that it sleeps: it must be woken,
-  /// and is told of once.
-  [[nodiscard]] bool publish();
+  /// Shows the packet to a reader that looks.
+  void commit();
+  /// Bytes committed since the last announce().
+  [[nodiscard]] std::size_t unannounced() const { return unannounced_; }
+  /// For a reader that does not look: true when something was committed and the reader has said
+  /// that it sleeps. It must be woken, and is told of once.
+  [[nodiscard]] bool announce();
+  /// Whether so many bytes are free.
+  [[nodiscard]] bool has_room(std::uint64_t bytes);
   [[nodiscard]] bool broken() const { return broken_; }
 
  private:
-  [[nodiscard]] bool has_room(std::uint64_t bytes);
-
   RingMemory memory_;
   std::uint64_t next_ = 0;
-  std::uint64_t published_ = 0;
   std::uint64_t released_ = 0;  ///< by the reader, when that was looked at
-  std::uint64_t begun_ = 0;
+  std::uint64_t begun_ = 0;     ///< the first word of what begin() gave; 0 is none
+  std::size_t unannounced_ = 0;
   bool broken_ = false;
 };
 
@@ -110,17 +111,14 @@ class RingReader {
   [[nodiscard]] std::optional<RingRecord> next();
   /// Gives back the room of all that next() returned.
   void release();
-  /// Says that the reader is going to sleep, so that the next publish() wakes it. False when there
+  /// Says that the reader is going to sleep, so that the next announce() wakes it. False when there
   /// is something to read.
   [[nodiscard]] bool arm();
   [[nodiscard]] bool broken() const { return broken_; }
 
  private:
-  [[nodiscard]] bool look();
-
   RingMemory memory_;
   std::uint64_t read_ = 0;
-  std::uint64_t written_ = 0;  ///< by the writer, when that was looked at
   std::uint64_t released_ = 0;
   bool broken_ = false;
 };

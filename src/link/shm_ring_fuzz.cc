@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A ring in which anything stands: first the writer's and the reader's index, then records from
-// where the reader begins. Each end takes what is there or breaks the ring, and touches no byte
-// beside it.
+// A ring in which anything stands: first what the reader claims to have released, then records from
+// where it begins. Each end takes what is there or breaks the ring, and touches no byte beside it.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -15,7 +14,7 @@ using namespace verbena::link;
 
 namespace {
 
-constexpr std::size_t kIndices = std::size_t{3} * 128;
+constexpr std::size_t kIndices = std::size_t{2} * 128;
 constexpr std::size_t kRecordsAt = 65536;
 
 /// What a reader makes of it: each record within the ring, and no more of them than fit.
@@ -42,22 +41,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   RingReader reader(RingMemory::open(made.descriptor.get()).value());
   std::fill_n(shared.data(), kIndices, std::byte{0});
 
-  if (size < 16) return 0;
-  std::memcpy(shared.data(), data, 8);
-  const std::size_t records = std::min(size - 16, shared.size() - kRecordsAt);
-  std::memcpy(shared.data() + kRecordsAt, data + 16, records);
+  if (size < 8) return 0;
+  const std::size_t records = std::min(size - 8, shared.size() - kRecordsAt);
+  std::memcpy(shared.data() + kRecordsAt, data + 8, records);
   read_all(reader);
   reader.release();
 
   // The other end believes nothing either.
   while (writer.begin(kMaxRingPacket, 0, 0) != nullptr) writer.commit();
-  static_cast<void>(writer.publish());
-  std::memcpy(shared.data() + 128, data + 8, 8);
+  static_cast<void>(writer.announce());
+  std::memcpy(shared.data(), data, 8);
   for (std::size_t i = 0; i < 2 * kRingSize / kMaxRingPacket; ++i) {
     if (writer.begin(kMaxRingPacket, 0, 0) == nullptr) break;
     writer.commit();
   }
-  VERBENA_CHECK(writer.unpublished() <= kRingSize);
+  VERBENA_CHECK(writer.unannounced() <= kRingSize);
   read_all(reader);
   return 0;
 }

@@ -45,6 +45,31 @@ int control_value(const cmsghdr& header) {
   return value;
 }
 
+constexpr int kSendFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
+
+/// A send that tells in what it differs from what the socket does by itself.
+ssize_t send_with(int fd, Bytes packets, const SocketAddress& to, const SendOptions& wanted,
+                  const SendOptions& own) {
+  const bool ipv4 = to.family() == AF_INET;
+  alignas(cmsghdr) std::array<std::byte, 4 * CMSG_SPACE(sizeof(int))> control{};
+  iovec piece{.iov_base = packets.data(), .iov_len = packets.size()};
+  msghdr message{};
+  message.msg_name = const_cast<sockaddr*>(to.get());
+  message.msg_namelen = to.size();
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  if (wanted.segment_size != own.segment_size)
+    add_control(message, control.data(), IPPROTO_UDP, UDP_SEGMENT, wanted.segment_size);
+  if (wanted.traffic_class != own.traffic_class)
+    add_control(message, control.data(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6,
+                ipv4 ? IP_TOS : IPV6_TCLASS, int{wanted.traffic_class});
+  if (wanted.hop_limit != own.hop_limit)
+    add_control(message, control.data(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6,
+                ipv4 ? IP_TTL : IPV6_HOPLIMIT, int{wanted.hop_limit});
+  return sys::sendmsg(fd, &message, kSendFlags);
+}
+
 bool is_full(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS; }
 
 /// What kernels answer when they will not segment: EIO before 6.11 without checksum offload, the
@@ -119,6 +144,11 @@ std::size_t UdpLink::send(std::span<const wire::Train> trains, Time) {
     for (; next.packet < train.count; ++next.packet) {
       wire::advance(train, next.packet, packet);
       VERBENA_CHECK(packet.wire_size() <= kMaxPacketSize);
+      const std::uint32_t run = single ? 0 : stage_run(train, next.packet, packet);
+      if (run != 0) {
+        next.packet += run - 1;
+        continue;
+      }
       const std::uint16_t index = batch_.place(train, packet.wire_size(), single);
       if (index == 0) {
         if (!flush(trains, unsent)) return unsent.train;
@@ -142,14 +172,34 @@ bool UdpLink::stage(const wire::Train& train, const wire::TrainPacket& packet,
     path_.source = address_;
     path_.source_port = port_;
     segment_size_ = packet.wire_size();
+    start_ = icrc_.start(path_, 0, segment_size_);
   }
   const std::size_t size = packet.wire_size();
-  const wire::IcrcStart start{icrc_.start(path_, index, size)};
+  const std::uint32_t first = size == segment_size_ ? start_ : icrc_.start(path_, 0, size);
+  const wire::IcrcStart start{first ^ wire::icrc_of_identification(path_, index)};
   if (wire::write_packet(train, packet, start, Bytes(staging_.data() + staged_, size)) == 0)
     return false;
   staged_ += size;
   ++segments_;
   return true;
+}
+
+/// Stages several packets at once, from the one at `index` on, which `packet` is; that is the last
+/// of them then. Returns how many: 0 when there are not several, or the first one's memory went
+/// away.
+std::uint32_t UdpLink::stage_run(const wire::Train& train, std::uint32_t index,
+                                 wire::TrainPacket& packet) {
+  const std::size_t size = packet.wire_size();
+  const std::uint32_t count =
+      std::min(wire::run_length(train, index, packet), batch_.room(train, size));
+  if (count < 2) return 0;
+  const std::uint32_t staged = wire::write_run(train, index, packet, count, wire::IcrcStart{start_},
+                                               static_cast<std::uint16_t>(segments_),
+                                               Bytes(staging_.data() + staged_, count * size));
+  batch_.place_more(staged);
+  staged_ += staged * size;
+  segments_ += staged;
+  return staged;
 }
 
 /// Moves `position` over packets that are done with.
@@ -241,31 +291,13 @@ int UdpLink::transmit(std::size_t offset, std::size_t size, std::size_t segment_
   if (path_.hop_limit != 0) wanted.hop_limit = path_.hop_limit;
   settle(wanted);
 
-  const bool ipv4 = to.family() == AF_INET;
-  alignas(cmsghdr) std::array<std::byte, 4 * CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  if (wanted.segment_size != socket_options_.segment_size)
-    add_control(message, control.data(), IPPROTO_UDP, UDP_SEGMENT, wanted.segment_size);
-  if (wanted.traffic_class != socket_options_.traffic_class)
-    add_control(message, control.data(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6,
-                ipv4 ? IP_TOS : IPV6_TCLASS, int{wanted.traffic_class});
-  if (wanted.hop_limit != socket_options_.hop_limit)
-    add_control(message, control.data(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6,
-                ipv4 ? IP_TTL : IPV6_HOPLIMIT, int{wanted.hop_limit});
-
-  constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
-  std::byte* const from = staging_.data() + offset;
-  iovec piece{.iov_base = from, .iov_len = size};
-  message.msg_name = const_cast<sockaddr*>(to.get());
-  message.msg_namelen = to.size();
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
+  const Bytes packets(staging_.data() + offset, size);
   int error = EINTR;
   for (int attempt = 0; attempt < kMaxInterruptions && error == EINTR; ++attempt) {
-    const ssize_t sent = message.msg_controllen == 0
-                             ? sys::sendto(fd_, from, size, kFlags, to.get(), to.size())
-                             : sys::sendmsg(fd_, &message, kFlags);
+    const ssize_t sent =
+        wanted == socket_options_
+            ? sys::sendto(fd_, packets.data(), packets.size(), kSendFlags, to.get(), to.size())
+            : send_with(fd_, packets, to, wanted, socket_options_);
     // An ICMP error for an earlier packet, if the kernel reports one, is not about this one.
     error = sent >= 0 ? 0 : errno;
     if (error == ECONNREFUSED) error = EINTR;

@@ -89,6 +89,8 @@ class UdpLink final : public Link {
   [[nodiscard]] bool is_single(const wire::Address& destination) const;
   void make_single(const wire::Address& destination);
   [[nodiscard]] std::uint32_t first_packet(const wire::Train& train) const;
+  [[nodiscard]] std::uint32_t stage_run(const wire::Train& train, std::uint32_t index,
+                                        wire::TrainPacket& packet);
   [[nodiscard]] bool stage(const wire::Train& train, const wire::TrainPacket& packet,
                            std::uint16_t index);
   static void pass(std::span<const wire::Train> trains, Position& position, std::uint32_t packets);
@@ -113,6 +115,7 @@ class UdpLink final : public Link {
   wire::Path path_{};  ///< as it will stand on the wire
   std::size_t staged_ = 0;
   std::size_t segment_size_ = 0;
+  std::uint32_t start_ = 0;  ///< wire::icrc_start() of the path, identification 0 and that size
   std::uint32_t segments_ = 0;
   Resume resume_{};
 

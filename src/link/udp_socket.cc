@@ -196,4 +196,11 @@ void set_receive_buffer(int fd, int bytes) {
   sys::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
 }
 
+std::size_t receive_buffer(int fd) {
+  int bytes = 0;
+  socklen_t size = sizeof bytes;
+  const bool said = sys::getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, &size) == 0 && bytes > 0;
+  return said ? static_cast<std::size_t>(bytes) : 0;
+}
+
 }  // namespace verbena::link

@@ -75,5 +75,8 @@ bool set_send_options(int fd, int family, const SendOptions& options);
 
 /// Asks for `bytes` of receive buffer; the kernel grants what net.core.rmem_max allows.
 void set_receive_buffer(int fd, int bytes);
+/// What a socket's receive buffer holds, with what the kernel counts for its own; 0 when it does
+/// not say.
+[[nodiscard]] std::size_t receive_buffer(int fd);
 
 }  // namespace verbena::link

@@ -21,9 +21,9 @@ namespace verbena::nic {
 template <template <typename> typename Atomic>
 class BasicAlarm {
  public:
-  /// Under the shard's lock. True when the host has to be woken.
-  [[nodiscard]] bool set(std::optional<Time> time) {
-    const Duration::rep next = time ? time->time_since_epoch().count() : kNever;
+  /// Under the shard's lock; verbena::kNever for no time. True when the host has to be woken.
+  [[nodiscard]] bool set(Time time) {
+    const Duration::rep next = time.time_since_epoch().count();
     if (next == next_.load()) return false;
     next_.store(next);
     if (next >= promised_.load()) return false;

@@ -22,7 +22,7 @@ TEST(Alarm, WakesOnlyASleeperWhoWouldBeLate) {
   EXPECT_TRUE(alarm.set(start - 1ms));
   EXPECT_FALSE(alarm.set(start - 1ms + 1ns));
   EXPECT_TRUE(alarm.set(start - 2ms));
-  EXPECT_FALSE(alarm.set(std::nullopt));
+  EXPECT_FALSE(alarm.set(kNever));
   EXPECT_EQ(alarm.promise(std::nullopt), std::nullopt);
   EXPECT_TRUE(alarm.set(start + 10s));
 }

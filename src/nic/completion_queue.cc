@@ -26,7 +26,9 @@ bool CompletionQueue::complete(const engine::Completion& completion) {
       --count;
     }
     if (count < ring_.size()) {
-      slot(count) = {.completion = completion, .made = clock_ != nullptr ? clock_->now() : Time{}};
+      Slot& place = slot(count);
+      place.completion = completion;
+      place.made = clock_ != nullptr ? clock_->now() : Time{};
       count_.store(count + 1, std::memory_order_release);
       // What a sender wants noticed does not wait for more of its kind.
       if (armed_ == Armed::kAny ? !moderation_.on() || count_for_event()

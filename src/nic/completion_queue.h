@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "engine/work.h"
 #include "nic/completion_channel.h"
@@ -117,7 +118,7 @@ class CompletionQueue final : public engine::CompletionSink {
   /// Learns whether the event that waited has gone out, and with it what was asked for.
   void settle_held();
 
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::pmr::vector<Slot> ring_;
   ProtectionDomain* pd_;
   Host* clock_ = nullptr;

@@ -19,6 +19,8 @@ class Driven {
   virtual ~Driven() = default;
   /// Receives, times out, sends; at most `budget` datagrams.
   virtual Progress progress(Time now, std::uint32_t budget) = 0;
+  /// Before the runner sleeps on the descriptors.
+  [[nodiscard]] virtual MaySleep may_sleep(Time /*now*/) { return MaySleep::kYes; }
   /// When progress() should be called although nothing comes.
   [[nodiscard]] virtual std::optional<Time> next_timeout() const = 0;
   /// Whose readability asks for progress().

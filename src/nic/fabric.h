@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -43,6 +44,8 @@ class Tenants {
   Tenants& operator=(const Tenants&) = delete;
   virtual ~Tenants() = default;
   virtual void port_changed(const Fabric& fabric) = 0;
+  /// As SameHost::accept().
+  [[nodiscard]] virtual Result<std::vector<sys::OwnedFd>> open_channel(ChannelOffer offer) = 0;
   /// As Receptionist::queue_pairs().
   [[nodiscard]] virtual std::size_t queue_pairs(const Fabric& fabric, std::uint32_t above,
                                                 std::span<QueuePairReport> to) = 0;
@@ -136,6 +139,9 @@ class Fabric final : public std::enable_shared_from_this<Fabric>, private Recept
   [[nodiscard]] bool pool(const wire::Address& gid, std::array<int, kSlots>& sockets) override;
   [[nodiscard]] Result<void> add_pool(const wire::Address& gid, SocketPool pool) override;
   void look() override;
+  [[nodiscard]] Result<std::vector<sys::OwnedFd>> open_channel(ChannelOffer offer) override {
+    return surroundings_.tenants.open_channel(std::move(offer));
+  }
   [[nodiscard]] std::size_t queue_pairs(std::uint32_t above,
                                         std::span<QueuePairReport> to) override {
     return surroundings_.tenants.queue_pairs(*this, above, to);

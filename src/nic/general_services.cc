@@ -146,9 +146,9 @@ bool GeneralServices::finish(Time now) {
     ++sent_in_burst_;
   }
   while (const auto event = manager_.poll_event()) events_.push_back(*event);
-  Time next = std::min(manager_.poll_timeout(), place_.link->poll_timeout().value_or(Time::max()));
+  Time next = std::min(manager_.poll_timeout(), place_.link->poll_timeout().value_or(kNever));
   if (sent_in_burst_ == kBurst) next = std::min(next, burst_began_ + kBurstTime);
-  return alarm_.set(next == Time::max() ? std::nullopt : std::optional(next));
+  return alarm_.set(next);
 }
 
 // What the link does not take is lost on the way, and sent again.

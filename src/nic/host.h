@@ -12,9 +12,11 @@
 #include "engine/counters.h"
 #include "engine/engine.h"
 #include "link/link.h"
+#include "nic/direct_paths.h"
 #include "nic/membership.h"
 #include "nic/port_state.h"
 #include "nic/segment.h"
+#include "nic/shared_place.h"
 #include "wire/address.h"
 
 namespace verbena::nic {
@@ -49,6 +51,13 @@ struct Attachment {
   std::shared_ptr<Membership> membership{};  ///< of the link; null: it receives no multicasts
   std::shared_ptr<engine::Counters> counters = std::make_shared<engine::Counters>();
   PortState port{};  ///< as it is now; GID 0 is the address, whatever stands here
+  /// Bytes that the link's socket holds until they are received; 0 when nobody knows.
+  std::size_t receive_buffer = 0;
+  /// The channel to a queue pair that the path leads to, for `wire::Path::channel`; may be empty.
+  /// Called without locks, and may block for a moment.
+  std::function<std::uint16_t(const wire::Path& path, std::uint32_t destination_qp)> meet{};
+  /// The memory of those peers, and ours for them; null: it is reached by packets.
+  std::shared_ptr<DirectPaths> direct{};
 };
 
 /// A descriptor that somebody is called for; destroying it ends the calls and closes it.
@@ -116,6 +125,17 @@ class Host {
 
   /// What is known of peers beside their packets; null when nothing is. Lives as long as the host.
   [[nodiscard]] virtual engine::PeerWatch* peers() { return nullptr; }
+
+  /// Memory is registered, until unshare_memory() with the same: which pages of it peers on this
+  /// machine may have, those whom `access` gives remote rights. Nothing where they get none.
+  [[nodiscard]] virtual std::optional<SharedMemory> share_memory(Bytes /*memory*/,
+                                                                 std::uint32_t /*access*/) {
+    return std::nullopt;
+  }
+  virtual void unshare_memory(Bytes /*memory*/) {}
+  /// Pages of it are given up, whoever uses them meanwhile: what a peer still writes there is not
+  /// seen. `regions` have them, none of which peers may have any more.
+  virtual void give_up_memory(Bytes /*pages*/, std::size_t /*regions*/) {}
 
   /// Whoever sends or receives raw packets asks for this first: the segment's way to others, where
   /// the host has one, is open from then on. Called without locks.

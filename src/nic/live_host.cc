@@ -17,6 +17,7 @@
 #include "link/local_address.h"
 #include "link/roce_v1.h"
 #include "link/send_batch.h"
+#include "link/shm.h"
 #include "nic/eventfd_notifier.h"
 #include "nic/fabric.h"
 #include "nic/fabric_ports.h"
@@ -26,6 +27,7 @@
 #include "nic/general_services.h"
 #include "nic/nic.h"
 #include "nic/runner.h"
+#include "nic/same_host.h"
 #include "nic/segment_uplink.h"
 #include "nic/slot_groups.h"
 #include "nic/stray_link.h"
@@ -45,6 +47,7 @@ class DrivenNic final : public Driven {
  public:
   explicit DrivenNic(Nic& nic) : nic_(nic) {}
   Progress progress(Time now, std::uint32_t budget) override { return nic_.progress(now, budget); }
+  [[nodiscard]] MaySleep may_sleep(Time now) override { return nic_.may_sleep(now); }
   [[nodiscard]] std::optional<Time> next_timeout() const override { return nic_.next_timeout(); }
   [[nodiscard]] std::span<const int> descriptors() const override { return nic_.descriptors(); }
   [[nodiscard]] bool polled(Time now) const override { return nic_.polled(now); }
@@ -76,6 +79,7 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
   std::optional<link::FaultPlan> faults{};
   std::shared_ptr<link::CaptureFile> capture{};
   ForkLedger ledger;
+  SameHost near{ledger};
   Runner runner;
 
   /// Guards the rest. Held while an address is joined or left: a process has a fabric's directory
@@ -92,9 +96,18 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
 
   // Tenants.
   void port_changed(const Fabric& fabric) override;
+  [[nodiscard]] Result<std::vector<sys::OwnedFd>> open_channel(ChannelOffer offer) override {
+    return near.accept(std::move(offer));
+  }
   [[nodiscard]] std::size_t queue_pairs(const Fabric& fabric, std::uint32_t above,
                                         std::span<QueuePairReport> to) override;
 
+  /// What is captured or disturbed goes by the network.
+  [[nodiscard]] bool uses_rings() const {
+    return options.same_host && !options.roce_v1 && options.faults.empty() &&
+           options.capture_file.empty();
+  }
+  [[nodiscard]] bool shares_memory() const { return uses_rings() && options.share_memory; }
   [[nodiscard]] bool is_open(const wire::Address& address) const {
     return address.is_loopback() ||
            std::ranges::find(options.open_addresses, address) != options.open_addresses.end();
@@ -109,9 +122,12 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
   /// Puts upon the link of a slot what the options want upon each.
   [[nodiscard]] std::unique_ptr<link::Link> dressed(std::unique_ptr<link::Link> link,
                                                     std::uint8_t slot, engine::Counters& counters);
+  /// Puts shared memory beside the link of a slot, where the options want it.
+  [[nodiscard]] Result<void> connect_same_host(const wire::Address& address,
+                                               Attachment& attachment);
   void release(GeneralServices& gone);
   [[nodiscard]] Fabric::Slot guarded(Fabric::Slot slot);
-  [[nodiscard]] Result<std::unique_ptr<link::Link>> open_roce_v1(const Fabric::Joined& joined);
+  [[nodiscard]] Result<void> open_roce_v1(const Fabric::Joined& joined, Attachment& attachment);
   [[nodiscard]] bool gone(const wire::Address& address, std::uint32_t qp_number) override {
     return is_deserted(address, qp_number >> link::kSlotShift);
   }
@@ -169,7 +185,7 @@ Fabric::Slot LiveHost::Impl::guarded(Fabric::Slot slot) {
   return slot;
 }
 
-Result<std::unique_ptr<link::Link>> LiveHost::Impl::open_roce_v1(const Fabric::Joined& joined) {
+Result<void> LiveHost::Impl::open_roce_v1(const Fabric::Joined& joined, Attachment& attachment) {
   const wire::Address& address = joined.fabric->address();
   const auto local = link::find_local(address);
   if (!local)
@@ -192,7 +208,9 @@ Result<std::unique_ptr<link::Link>> LiveHost::Impl::open_roce_v1(const Fabric::J
     for (const auto& route : fabric->routes(slot)) addresses.push_back(route.address);
     return addresses;
   };
-  return std::make_unique<link::RoceV1Link>(fd, std::move(kept), std::move(place));
+  attachment.receive_buffer = link::receive_buffer(fd);
+  attachment.link = std::make_unique<link::RoceV1Link>(fd, std::move(kept), std::move(place));
+  return {};
 }
 
 LiveHost::LiveHost(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -200,6 +218,8 @@ LiveHost::~LiveHost() = default;
 
 Result<std::unique_ptr<LiveHost>> LiveHost::create(const LiveHostOptions& options) {
   auto impl = std::make_unique<Impl>(options);
+  if (impl->shares_memory())
+    impl->near.share_memory([&runner = impl->runner] { return runner.started() ? 1U : 0U; });
   if (!options.faults.empty()) impl->faults = VERBENA_TRY(link::parse_fault_plan(options.faults));
   if (!options.capture_file.empty())
     impl->capture =
@@ -214,7 +234,20 @@ wire::Address LiveHost::default_address(const wire::Address& usual) {
 
 int LiveHost::next_descriptor(int from) const { return impl_->ledger.next(from); }
 
-void LiveHost::mark_forked() { impl_->ledger.close_all(); }
+void LiveHost::before_fork() {
+  if (SharedPages* const pages = impl_->near.pages(); pages != nullptr) pages->before_fork();
+}
+
+void LiveHost::after_fork_in_parent() {
+  if (SharedPages* const pages = impl_->near.pages(); pages != nullptr)
+    pages->after_fork_in_parent();
+}
+
+void LiveHost::mark_forked() {
+  impl_->ledger.close_all();
+  if (SharedPages* const pages = impl_->near.pages(); pages != nullptr)
+    pages->after_fork_in_child();
+}
 
 Time LiveHost::now() { return monotonic_now(); }
 
@@ -262,9 +295,11 @@ Result<Attachment> LiveHost::attach(const wire::Address& address) {
       std::shared_ptr<const void>(joined.slot.lease), joined.slot.counters);
   auto groups = std::make_shared<SlotGroups>(impl_->ledger);
   if (impl_->options.roce_v1) {
-    attachment.link = VERBENA_TRY(impl_->open_roce_v1(joined));
+    VERBENA_TRY(impl_->open_roce_v1(joined, attachment));
   } else {
     attachment.membership = groups;
+    attachment.receive_buffer =
+        link::receive_buffer(joined.fabric->routes(joined.slot.number).front().socket);
     // The lease keeps the fabric.
     attachment.link = VERBENA_TRY(
         link::AddressSwitch::create([fabric = joined.fabric.get(), slot = joined.slot.number,
@@ -275,7 +310,20 @@ Result<Attachment> LiveHost::attach(const wire::Address& address) {
   }
   attachment.link =
       impl_->dressed(std::move(attachment.link), attachment.slot, *attachment.counters);
+  VERBENA_TRY(impl_->connect_same_host(address, attachment));
   return attachment;
+}
+
+Result<void> LiveHost::Impl::connect_same_host(const wire::Address& address,
+                                               Attachment& attachment) {
+  if (!uses_rings()) return {};
+  const auto channels = VERBENA_TRY(link::ShmChannels::create());
+  attachment.link = std::make_unique<link::ShmLink>(std::move(attachment.link), channels);
+  attachment.direct = near.add(address, attachment.slot, channels);
+  attachment.meet = [this, slot = attachment.slot](const wire::Path& path, std::uint32_t peer) {
+    return near.meet(path, slot, peer);
+  };
+  return {};
 }
 
 Result<std::unique_ptr<GeneralServices>> LiveHost::open_general_services(
@@ -378,6 +426,24 @@ void LiveHost::wake(Nic& nic) {
 }
 
 engine::PeerWatch* LiveHost::peers() { return impl_.get(); }
+
+std::optional<SharedMemory> LiveHost::share_memory(Bytes memory, std::uint32_t access) {
+  SharedPages* const pages = impl_->near.pages();
+  if (pages == nullptr || impl_->ledger.forked()) return std::nullopt;
+  constexpr std::uint32_t kRemote = engine::kRemoteWrite | engine::kRemoteRead;
+  const bool shares = (access & kRemote) != 0 && (access & engine::kOnDemand) == 0;
+  return pages->enter(memory, shares, (access & engine::kRemoteWrite) != 0);
+}
+
+void LiveHost::unshare_memory(Bytes memory) {
+  SharedPages* const pages = impl_->near.pages();
+  if (pages != nullptr && !impl_->ledger.forked()) pages->leave(memory);
+}
+
+void LiveHost::give_up_memory(Bytes pages, std::size_t regions) {
+  SharedPages* const shared = impl_->near.pages();
+  if (shared != nullptr && !impl_->ledger.forked()) shared->replace(pages, regions);
+}
 
 Result<void> LiveHost::open_uplink() {
   const std::scoped_lock lock(impl_->mutex);

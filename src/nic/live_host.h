@@ -25,6 +25,11 @@ struct LiveHostOptions {
   std::string faults{};
   /// Packets go in frames of the addresses' interfaces, as RoCEv1 (`link/roce_v1.h`).
   bool roce_v1 = false;
+  /// Packets to processes of this user on this machine go through shared memory, unless they are
+  /// to be captured or disturbed.
+  bool same_host = false;
+  /// And they share memory that is registered, too (`nic/shared_pages.h`).
+  bool share_memory = false;
   /// The interface that raw packets go to; empty for the machine's own segment.
   std::string ethernet{};
 };
@@ -54,7 +59,10 @@ class LiveHost final : public Host {
   /// another process. Async-signal-safe.
   [[nodiscard]] int next_descriptor(int from) const;
 
-  /// In a forked child, before anything else of this class. Async-signal-safe.
+  // Around fork(3); the last one in the child, before anything else of this class.
+
+  void before_fork();
+  void after_fork_in_parent();
   void mark_forked();
 
   [[nodiscard]] Time now() override;
@@ -73,6 +81,10 @@ class LiveHost final : public Host {
   void wake(Nic& nic) override;
   /// Knows of this machine's addresses whether a process of this user holds the queue pair's slot.
   [[nodiscard]] engine::PeerWatch* peers() override;
+  [[nodiscard]] std::optional<SharedMemory> share_memory(Bytes memory,
+                                                         std::uint32_t access) override;
+  void unshare_memory(Bytes memory) override;
+  void give_up_memory(Bytes pages, std::size_t regions) override;
   /// As link::PacketLink::open(); never fails for the machine's own segment, but frames stay in the
   /// process when the kernel refuses it.
   [[nodiscard]] Result<void> open_uplink() override;

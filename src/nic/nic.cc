@@ -169,10 +169,23 @@ Result<void> Nic::arm(CompletionQueue* cq, bool solicited_only) {
   return {};
 }
 
-Result<void> Nic::post_send(QueuePair* qp, std::span<const engine::SendRequest> requests) {
+SendPosting Nic::post_sends(QueuePair* qp) {
+  // The engine may have moved to ERR, where posting is allowed, without saying so.
   if (qp->refuses_send() && qp->transport != nullptr)
     impl_->shard_of(*qp).refresh(*qp, impl_->host.now());
-  return qp->post_send(requests);
+  return SendPosting(*qp);
+}
+
+Result<void> Nic::post_send(QueuePair* qp, const engine::SendRequest& request) {
+  VERBENA_TRY(qp->check(request));
+  SendPosting posting = post_sends(qp);
+  engine::SendRequest* const made = VERBENA_TRY(posting.begin());
+  if (request.pieces.size() > qp->send_queue().max_pieces())
+    return fail(std::errc::invalid_argument);
+  *made = request;
+  std::ranges::copy(request.pieces, posting.make_pieces(request.pieces.size()).begin());
+  VERBENA_TRY(posting.end());
+  return posting.publish();
 }
 
 Result<void> Nic::post_receive(QueuePair* qp, const engine::ReceiveRequest& request) {
@@ -181,6 +194,15 @@ Result<void> Nic::post_receive(QueuePair* qp, const engine::ReceiveRequest& requ
 
 Result<void> Nic::post_receive(SharedReceiveQueue* srq, const engine::ReceiveRequest& request) {
   return srq->post(request);
+}
+
+bool Nic::do_at_once(QueuePair* qp, const SendPosting& posting) {
+  const engine::SendWqe* const wqe = posting.single();
+  using enum engine::SendOpcode;
+  const bool one_sided =
+      wqe != nullptr && (wqe->request.opcode == kWrite || wqe->request.opcode == kRead);
+  return one_sided && qp->transport != nullptr &&
+         impl_->shard_of(*qp).do_at_once(*qp, *wqe, impl_->host);
 }
 
 void Nic::ring(QueuePair* qp) {
@@ -210,9 +232,19 @@ Result<AsyncEvent> Nic::next_async_event() {
 // Progress.
 
 Progress Nic::progress(Time now, std::uint32_t budget) {
+  // A thread that polled and now looks at its memory instead, for what a peer writes there, replies
+  // when it sees it: the acknowledgement goes with the reply, and both reach a peer that polls.
+  const engine::Acks acks =
+      impl_->poll_state.expected_back(now) ? engine::Acks::kHold : engine::Acks::kSend;
   Progress done;
-  for (const auto& shard : impl_->shards) done += shard->progress(now, budget);
+  for (const auto& shard : impl_->shards) done += shard->progress(now, budget, acks);
   return done;
+}
+
+MaySleep Nic::may_sleep(Time now) {
+  MaySleep all = MaySleep::kYes;
+  for (const auto& shard : impl_->shards) all = std::max(all, shard->may_sleep(now));
+  return all;
 }
 
 std::optional<Time> Nic::next_timeout(std::optional<Time> at_latest) const {

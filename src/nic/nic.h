@@ -18,6 +18,7 @@
 #include "nic/port_state.h"
 #include "nic/progress.h"
 #include "nic/queue_pair_report.h"
+#include "nic/send_posting.h"
 #include "wire/address.h"
 
 namespace verbena::nic {
@@ -191,13 +192,13 @@ class Nic {
   void detach_all_multicast(QueuePair* qp);
 
   /// Posts without driving; ring() after the last one of a call tells the shard.
-  [[nodiscard]] Result<void> post_send(QueuePair* qp, const engine::SendRequest& request) {
-    return post_send(qp, std::span(&request, 1));
-  }
-  /// All of them or none.
-  [[nodiscard]] Result<void> post_send(QueuePair* qp,
-                                       std::span<const engine::SendRequest> requests);
+  [[nodiscard]] SendPosting post_sends(QueuePair* qp);
+  /// One request, copied in with its pieces.
+  [[nodiscard]] Result<void> post_send(QueuePair* qp, const engine::SendRequest& request);
   [[nodiscard]] Result<void> post_receive(QueuePair* qp, const engine::ReceiveRequest& request);
+  /// Does what a posting has, if that is one request which can be done on the spot: in the place of
+  /// its publish(). False: it was not done.
+  [[nodiscard]] bool do_at_once(QueuePair* qp, const SendPosting& posting);
   void ring(QueuePair* qp);
   /// Needs no ring(): it waits there for a packet.
   [[nodiscard]] Result<void> post_receive(SharedReceiveQueue* srq,
@@ -237,6 +238,8 @@ class Nic {
   /// Receives, times out, sends; at most `budget` datagrams. Returns whether there was something to
   /// do. Gives way when another thread drives the shard.
   Progress progress(Time now, std::uint32_t budget);
+  /// Before a host sleeps on the descriptors.
+  [[nodiscard]] MaySleep may_sleep(Time now);
   /// When progress() should be called although the link is silent. A host asks before it sleeps,
   /// and says when it comes back `at_latest` anyhow: it is woken only for something earlier.
   [[nodiscard]] std::optional<Time> next_timeout(

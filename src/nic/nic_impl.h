@@ -55,6 +55,14 @@ struct Nic::Impl final : OverrunListener {
   [[nodiscard]] Result<void> check_init(const QpInit& init) const;
   /// Enters a region in both tables.
   [[nodiscard]] Result<MemoryRegion*> add_region(ProtectionDomain* pd, engine::MemoryKey key);
+  /// Opens what of a region is shared to the peers that may have it.
+  void share(MemoryRegion& region, Bytes memory, std::uint32_t access);
+  void publish(const MemoryRegion& region, std::uint32_t access);
+  /// On return nobody uses the region's memory any more, by its key.
+  void withdraw(const MemoryRegion& region);
+  /// What peers stay in is reached by packets from now on. With the objects' mutex held, as the
+  /// two before.
+  void give_up_memory();
   [[nodiscard]] Result<void> check_srq_size(std::uint32_t max_wr) const;
 
   void close(QueuePair& qp, QueuePair::Opening& opening);
@@ -95,6 +103,7 @@ struct Nic::Impl final : OverrunListener {
   std::unique_ptr<NullMemory> null_memory;  ///< made for the first region of nothing
   ObjectTable<ProtectionDomain> pds;
   ObjectTable<MemoryRegion> regions;
+  std::map<std::uint32_t, MemoryRegion*> shared_regions{};  ///< by key: of which peers have some
   ObjectTable<MemoryWindow> windows;
   ObjectTable<AddressHandle> handles;
   ObjectTable<CompletionChannel> channels;

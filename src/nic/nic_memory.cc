@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,6 +28,10 @@ constexpr std::uint64_t kFirstAddress = 4096;
   return length > 0 && length - 1 > kTop - first;
 }
 
+[[nodiscard]] bool overlap(Bytes a, Bytes b) {
+  return a.data() < b.data() + b.size() && b.data() < a.data() + a.size();
+}
+
 [[nodiscard]] Result<void> check_rights(std::uint32_t access) {
   if ((access & engine::kFlushPersistent) != 0)
     return fail(std::errc::operation_not_supported, "no memory here outlives the machine's power");
@@ -50,8 +56,59 @@ Result<MemoryRegion*> Nic::register_memory(ProtectionDomain* pd, std::byte* base
   if (on_demand && reinterpret_cast<std::uintptr_t>(base) + length > kAddressSpace)
     return fail(std::errc::bad_address, "no page can be there");
   const std::scoped_lock lock(impl_->objects_mutex);
-  return impl_->add_region(pd,
-                           {.base = base, .address = address, .length = length, .access = access});
+  MemoryRegion* const region = VERBENA_TRY(impl_->add_region(
+      pd, {.base = base, .address = address, .length = length, .access = access}));
+  impl_->share(*region, {base, length}, access);
+  return region;
+}
+
+void Nic::Impl::share(MemoryRegion& region, Bytes memory, std::uint32_t access) {
+  region.memory = memory;
+  region.shared = host.share_memory(memory, access);
+  if (region.shared) shared_regions.emplace(region.key, &region);
+  publish(region, access);
+}
+
+void Nic::Impl::publish(const MemoryRegion& region, std::uint32_t access) {
+  if (!region.shared) return;
+  std::uint32_t open = access & (engine::kRemoteWrite | engine::kRemoteRead);
+  if (!region.shared->writable) open &= ~std::uint32_t{engine::kRemoteWrite};
+  const auto before =
+      static_cast<std::uint64_t>(region.shared->pages.data() - region.memory.data());
+  for (const auto& shard : shards) {
+    shard->publish({.key = region.key,
+                    .pd = region.pd->number,
+                    .access = open,
+                    .address = region.address + before,
+                    .memory = *region.shared},
+                   host.now());
+  }
+}
+
+// A holder of a shard that looked the key up before it was erased may be copying still; after every
+// shard was entered once, none is.
+void Nic::Impl::withdraw(const MemoryRegion& region) {
+  for (const auto& shard : shards) shard->withdraw(region.key, host.now());
+  give_up_memory();
+}
+
+void Nic::Impl::give_up_memory() {
+  const auto stays = std::ranges::find_if(shards, [](const auto& one) { return one->gives_up(); });
+  if (stays == shards.end()) return;
+  for (const Bytes pages : (*stays)->take_given_up(host.now())) {
+    std::size_t count = 0;
+    std::erase_if(shared_regions, [&](const auto& one) {
+      MemoryRegion& region = *one.second;
+      if (!overlap(region.shared->pages, pages)) return false;
+      for (const auto& shard : shards) shard->withdraw(region.key, host.now());
+      region.shared.reset();
+      ++count;
+      return true;
+    });
+    host.give_up_memory(pages, count);
+  }
+  // Others may have stayed in the same meanwhile, or in other regions.
+  give_up_memory();
 }
 
 Result<MemoryRegion*> Nic::Impl::add_region(ProtectionDomain* pd, engine::MemoryKey key) {
@@ -59,18 +116,21 @@ Result<MemoryRegion*> Nic::Impl::add_region(ProtectionDomain* pd, engine::Memory
   key.pd = pd->number;
   const std::uint32_t number = VERBENA_TRY(keys.insert(key));
   ++pd->uses;
-  return regions.insert(
-      std::make_unique<MemoryRegion>(MemoryRegion{.pd = pd, .key = number, .length = key.length}));
+  return regions.insert(std::make_unique<MemoryRegion>(
+      MemoryRegion{.pd = pd, .key = number, .length = key.length, .address = key.address}));
 }
 
 Result<MemoryRegion*> Nic::register_all_memory(ProtectionDomain* pd, std::uint32_t access) {
   VERBENA_TRY(check_rights(access));
   const std::scoped_lock lock(impl_->objects_mutex);
   // No program has the first page: a null pointer is a wrong address like any other.
-  return impl_->add_region(pd, {.base = reinterpret_cast<std::byte*>(kFirstAddress),  // NOLINT
-                                .address = kFirstAddress,
-                                .length = kAddressSpace - kFirstAddress,
-                                .access = access | engine::kOnDemand});
+  auto* const first = reinterpret_cast<std::byte*>(kFirstAddress);  // NOLINT
+  constexpr std::uint64_t kLength = kAddressSpace - kFirstAddress;
+  access |= engine::kOnDemand;
+  MemoryRegion* const region = VERBENA_TRY(impl_->add_region(
+      pd, {.base = first, .address = kFirstAddress, .length = kLength, .access = access}));
+  impl_->share(*region, {first, kLength}, access);
+  return region;
 }
 
 Result<MemoryRegion*> Nic::register_nothing(ProtectionDomain* pd) {
@@ -126,23 +186,25 @@ Result<void> Nic::change_memory(MemoryRegion* region, ProtectionDomain* pd, std:
   VERBENA_TRY(check_rights(access));
   const std::scoped_lock lock(impl_->objects_mutex);
   if (impl_->keys.has_windows(region->key)) return busy("memory windows are bound to the region");
+  impl_->withdraw(*region);
   for (const auto& shard : impl_->shards) {
     shard->run(impl_->host.now(), [&] { impl_->keys.change(region->key, access, pd->number); });
   }
   --region->pd->uses;
   ++pd->uses;
   region->pd = pd;
+  impl_->publish(*region, access);
   return {};
 }
 
-// A holder of a shard that looked the key up before it was erased may be copying still; after every
-// shard was entered once, none is.
 Result<void> Nic::deregister_memory(MemoryRegion* region) {
   const std::scoped_lock lock(impl_->objects_mutex);
   if (impl_->keys.has_windows(region->key)) return busy("memory windows are bound to the region");
   impl_->keys.erase(region->key);
-  for (const auto& shard : impl_->shards) shard->pass(impl_->host.now());
+  impl_->withdraw(*region);
   impl_->keys.reclaim(region->key);
+  impl_->shared_regions.erase(region->key);
+  if (!region->memory.empty()) impl_->host.unshare_memory(region->memory);
   --region->pd->uses;
   if (region->device != nullptr) --region->device->uses;
   impl_->regions.erase(region);

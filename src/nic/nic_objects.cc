@@ -346,6 +346,7 @@ Result<void> Nic::destroy_qp(QueuePair* qp, const void* cookie) {
 void Nic::Impl::close(QueuePair& qp, QueuePair::Opening& opening) {
   if (std::ranges::count(qp.openings(), false, &QueuePair::Opening::closing) == 1) {
     unsettle(qp);
+    give_up_memory();
     qp.purge();
     for (std::uint32_t* uses : uses_of(qp)) --*uses;
     opening.closing = true;
@@ -366,7 +367,13 @@ Result<void> Nic::modify_qp(QueuePair* qp, const engine::QpAttributes& attribute
   if (qp->raw != nullptr) return qp->raw->modify(completed, mask, impl_->host.now());
   if (qp->transport == nullptr)
     return fail(std::errc::operation_not_supported, "a queue pair that spreads has no states");
-  return impl_->shard_of(*qp).modify(*qp, completed, mask, impl_->host.now());
+  Shard& shard = impl_->shard_of(*qp);
+  auto modified = shard.modify(*qp, completed, mask, impl_->host.now());
+  if (shard.gives_up()) {
+    const std::scoped_lock lock(impl_->objects_mutex);
+    impl_->give_up_memory();
+  }
+  return modified;
 }
 
 engine::QpAttributes Nic::query_qp(QueuePair* qp) const {

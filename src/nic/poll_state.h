@@ -25,6 +25,7 @@ class PollState {
   static constexpr Duration kGap = std::chrono::microseconds(50);
   static constexpr Duration kSilence = std::chrono::microseconds(50);
   static constexpr Duration kLately = std::chrono::milliseconds(1);
+  static constexpr Duration kBack = std::chrono::microseconds(100);
 
   void poll(Time now) {
     const auto at = now.time_since_epoch().count();
@@ -49,6 +50,13 @@ class PollState {
     return polls_.load(std::memory_order_relaxed) >= kPolls &&
            now.time_since_epoch().count() - last_.load(std::memory_order_relaxed) <=
                kSilence.count();
+  }
+
+  /// Some thread has polled within kBack and waits for no notification: it polls or posts again
+  /// soon.
+  [[nodiscard]] bool expected_back(Time now) const {
+    return polls_.load(std::memory_order_relaxed) != 0 &&
+           now.time_since_epoch().count() - last_.load(std::memory_order_relaxed) <= kBack.count();
   }
 
   /// Some thread has polled within kLately: it may be back at any moment.

@@ -19,4 +19,11 @@ struct Progress {
   }
 };
 
+/// Whether whoever drives may sleep on the descriptors. In order: of several, the last one counts.
+enum class MaySleep : std::uint8_t {
+  kYes,      ///< one is readable as soon as something comes
+  kBriefly,  ///< a thread is inside and receives by itself; it may not come back
+  kNo,       ///< progress() has something to do first
+};
+
 }  // namespace verbena::nic

@@ -146,17 +146,12 @@ Result<void> QueuePair::check(const engine::SendRequest& request) const {
   return {};
 }
 
-Result<void> QueuePair::post_send(std::span<const engine::SendRequest> requests) {
-  for (const engine::SendRequest& request : requests) VERBENA_TRY(check(request));
-  if (matches_tags())
-    return fail(std::errc::not_enough_memory, "the send queue is that of the receives with tags");
+Result<void> QueuePair::publish(engine::SendQueue::Posting& posting) {
   const std::scoped_lock lock(send_mutex_);
-  if (refuses_send()) {
-    return fail(std::errc::invalid_argument, "nothing can be sent before RTS");
-  }
-  auto posted = send_queue_.post(requests);
-  if (posted) send_posted_.store(true, std::memory_order_relaxed);
-  return posted;
+  if (refuses_send()) return fail(std::errc::invalid_argument, "nothing can be sent before RTS");
+  posting.publish();
+  send_posted_.store(true, std::memory_order_relaxed);
+  return {};
 }
 
 Result<void> QueuePair::post_receive(const engine::ReceiveRequest& request) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "engine/engine.h"
 #include "engine/receive_queue.h"
@@ -26,8 +27,10 @@ namespace verbena::nic {
 /// A queue pair as the program sees it: its two queues with the posters' locks, and what ties it to
 /// its shard's engine.
 ///
-/// Locks: the two post locks are taken by posters, who then hold nothing else, and by the holder of
-/// the shard around a change of state. So the order is shard, post locks.
+/// Locks: who posts sends holds the posters' lock, perhaps from one call of the program to another,
+/// and nothing of ours waits for it but other posters. The two post locks are taken by posters for
+/// as long as it takes to show the queue what was posted, and by the holder of the shard around a
+/// change of state. So the order is posters, shard, post locks.
 class QueuePair {
  public:
   /// What one holder of it has: the name for its events, and how many of them are out. An XRC_RECV
@@ -44,10 +47,12 @@ class QueuePair {
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
 
-  /// Copies requests into the send queue. invalid_argument in RESET, INIT and RTR and for requests
-  /// that the type does not know; not_enough_memory where tags are matched; else as
-  /// engine::SendQueue::post.
-  [[nodiscard]] Result<void> post_send(std::span<const engine::SendRequest> requests);
+  /// For SendPosting: held while requests are written.
+  [[nodiscard]] Mutex& posters() { return posters_; }
+  /// invalid_argument for requests that the type does not know.
+  [[nodiscard]] Result<void> check(const engine::SendRequest& request) const;
+  /// Shows the send queue what was posted, unless it cannot be sent any more: invalid_argument.
+  [[nodiscard]] Result<void> publish(engine::SendQueue::Posting& posting);
   /// Copies a request into the receive queue. invalid_argument in RESET, and where receives come
   /// from a shared queue or, XRC, are no business of it; else as engine::ReceiveQueue::post.
   [[nodiscard]] Result<void> post_receive(const engine::ReceiveRequest& request);
@@ -69,8 +74,8 @@ class QueuePair {
   [[nodiscard]] bool overrun() const;
 
   /// Both queues stand still while one holds this; the shard is held.
-  [[nodiscard]] std::scoped_lock<std::mutex, std::mutex> stop_posting() {
-    return std::scoped_lock<std::mutex, std::mutex>(send_mutex_, receive_mutex_);
+  [[nodiscard]] std::scoped_lock<Mutex, Mutex> stop_posting() {
+    return std::scoped_lock<Mutex, Mutex>(send_mutex_, receive_mutex_);
   }
 
   [[nodiscard]] engine::QpConfig engine_config(std::uint32_t number);
@@ -108,8 +113,6 @@ class QueuePair {
   std::uint32_t flows = 0;  ///< rules that steer to it (under the NIC's object lock)
 
  private:
-  [[nodiscard]] Result<void> check(const engine::SendRequest& request) const;
-
   engine::QpType type_;
   std::uint32_t home_;
   bool signal_all_;
@@ -122,8 +125,9 @@ class QueuePair {
   std::list<Opening> openings_;
   engine::SendQueue send_queue_;
   engine::ReceiveQueue receive_queue_;
-  std::mutex send_mutex_;
-  std::mutex receive_mutex_;
+  Mutex posters_;
+  Mutex send_mutex_;
+  Mutex receive_mutex_;
   std::atomic<engine::QpState> state_{engine::QpState::kReset};
   std::atomic<bool> send_posted_{false};
   Doorbell doorbell_{this};

@@ -16,9 +16,9 @@ struct QueuePairReport {
   std::uint32_t number = 0;
   engine::QpType type{};
   engine::QpState state{};
-  std::uint16_t reserved = 0;
+  std::uint16_t channel = 0;         ///< of its path: shared memory with its peer when not 0
   std::uint32_t destination_qp = 0;  ///< connected queue pairs
-  std::uint32_t reserved_too = 0;
+  std::uint32_t reserved = 0;
   wire::Address source{};
   wire::Address destination{};
   engine::CounterValues counters{};

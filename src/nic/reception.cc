@@ -114,6 +114,14 @@ bool Reception::answer_request(int guest, const Request& request,
       return reply(guest, receptionist_.add_pool(request.gid, std::move(pool)));
     }
     case Request::Kind::kLook: receptionist_.look(); return reply(guest, Reply{});
+    case Request::Kind::kChannel: {
+      const auto opened = receptionist_.open_channel(
+          {.pair = request.pair, .from = process_of(guest), .descriptors = std::move(descriptors)});
+      if (!opened) return reply(guest, std::unexpected(opened.error()));
+      std::vector<int> numbers;
+      for (const sys::OwnedFd& fd : *opened) numbers.push_back(fd.get());
+      return reply(guest, Reply{}, numbers);
+    }
     case Request::Kind::kQueuePairs: break;
     default: return false;
   }

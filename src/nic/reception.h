@@ -31,6 +31,8 @@ class Receptionist {
   [[nodiscard]] virtual Result<void> add_pool(const wire::Address& gid, SocketPool pool) = 0;
   /// Somebody has come: the directory may have changed.
   virtual void look() = 0;
+  /// As SameHost::accept().
+  [[nodiscard]] virtual Result<std::vector<sys::OwnedFd>> open_channel(ChannelOffer offer) = 0;
   /// Reports of the queue pairs with numbers above `above`, in order; returns how many fitted.
   [[nodiscard]] virtual std::size_t queue_pairs(std::uint32_t above,
                                                 std::span<QueuePairReport> to) = 0;

@@ -23,6 +23,11 @@ class TestReceptionist final : public Receptionist {
     return fail(std::errc::bad_message);
   }
   void look() override { ++looks; }
+  Result<std::vector<sys::OwnedFd>> open_channel(ChannelOffer offer) override {
+    offered = offer.pair;
+    offered_descriptors = offer.descriptors.size();
+    return std::vector<sys::OwnedFd>{};
+  }
   std::size_t queue_pairs(std::uint32_t above, std::span<QueuePairReport> to) override {
     asked_above = above;
     for (std::uint32_t i = 0; i < to.size(); ++i) to[i].number = above + 1 + i;
@@ -31,6 +36,8 @@ class TestReceptionist final : public Receptionist {
 
   std::size_t added = 0;
   int looks = 0;
+  SlotPair offered{};
+  std::size_t offered_descriptors = 0;
   std::uint32_t asked_above = 0;
 };
 

@@ -68,13 +68,17 @@ pid_t listener_of(const std::string& name) {
   const UnixName at(name);
   const sys::OwnedFd fd = unix_socket();
   if (!fd || sys::connect(fd.get(), at.get(), at.size) != 0) return 0;
-  const auto peer = peer_of(fd.get());
-  return peer ? peer->pid : 0;
+  return process_of(fd.get());
 }
 
 bool is_own_user(int socket) {
   const auto peer = peer_of(socket);
   return peer && peer->uid == sys::geteuid();
+}
+
+pid_t process_of(int socket) {
+  const auto peer = peer_of(socket);
+  return peer ? peer->pid : 0;
 }
 
 // --- Calling
@@ -135,7 +139,10 @@ Result<Caller::Answer> Caller::ask(const Request& request, std::span<const int> 
                 fmt::format("{}: {}", describe_process(pid_),
                             std::generic_category().message(answer.reply.error)));
   }
-  if (received->descriptors_lost)
+  // Who has taken an offer has done so, whatever of the answer gets here.
+  if (received->descriptors_lost && request.kind == Request::Kind::kChannel)
+    received->descriptors.clear();
+  else if (received->descriptors_lost)
     return fail(std::errc::too_many_files_open,
                 "this process has no descriptors left for the NIC's sockets: raise `ulimit -n`");
   const std::size_t payload = received->size - sizeof answer.reply;
@@ -178,6 +185,12 @@ Result<void> Caller::add_pool(const wire::Address& gid, const SocketPool& pool) 
 Result<void> Caller::look() {
   VERBENA_TRY(ask({.kind = Request::Kind::kLook}));
   return {};
+}
+
+Result<std::vector<sys::OwnedFd>> Caller::offer(const SlotPair& pair,
+                                                std::span<const int> descriptors) {
+  Answer answer = VERBENA_TRY(ask({.kind = Request::Kind::kChannel, .pair = pair}, descriptors));
+  return std::move(answer.descriptors);
 }
 
 Result<std::vector<QueuePairReport>> Caller::queue_pairs(std::uint32_t above) {

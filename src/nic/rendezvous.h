@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "nic/fabric_pool.h"
 #include "nic/port_state.h"
 #include "nic/queue_pair_report.h"
+#include "nic/slot_pair.h"
 #include "wire/address.h"
 
 /// How processes of one user that share an address find each other and what they say: abstract Unix
@@ -34,6 +36,8 @@ namespace verbena::nic {
 [[nodiscard]] pid_t listener_of(const std::string& name);
 /// Whether the peer of a connected Unix socket is a process of this user.
 [[nodiscard]] bool is_own_user(int socket);
+/// The process that connected a Unix socket; 0 when it cannot be seen from here.
+[[nodiscard]] pid_t process_of(int socket);
 
 // What is said. The listener greets; then come any number of requests, each answered by one reply.
 // All of it has this machine's byte order and lies between processes of one version.
@@ -48,7 +52,7 @@ struct Greeting {
   static constexpr std::uint32_t kMagic = 0x56455242;  // "VERB"
   /// Of the directory and of what processes say to each other; processes of different versions do
   /// not share an address.
-  static constexpr std::uint32_t kFabricVersion = 5;
+  static constexpr std::uint32_t kFabricVersion = 7;
 };
 inline constexpr std::uint32_t kFabricVersion = Greeting::kFabricVersion;
 
@@ -59,10 +63,12 @@ struct Request {
     kAddPool,     ///< of the GID `gid`, whose sockets come with the request
     kLook,        ///< at the directory, because it was changed
     kQueuePairs,  ///< with numbers above `above`; the reply is followed by their reports
+    kChannel,     ///< for `pair`, as who is asked sees it; what it is made of comes with it
   };
   Kind kind{};
   std::uint32_t above = 0;
   wire::Address gid{};
+  SlotPair pair{};
 };
 
 struct Reply {
@@ -98,6 +104,10 @@ class Caller {
   [[nodiscard]] Result<SocketPool> pool(const wire::Address& gid);
   [[nodiscard]] Result<void> add_pool(const wire::Address& gid, const SocketPool& pool);
   [[nodiscard]] Result<void> look();
+  /// Offers a channel between two slots, see ChannelOffer; `pair` as who is asked sees it. What
+  /// came with the answer.
+  [[nodiscard]] Result<std::vector<sys::OwnedFd>> offer(const SlotPair& pair,
+                                                        std::span<const int> descriptors);
   /// At most kReportsAtOnce, in order of number; none when there are no more.
   [[nodiscard]] Result<std::vector<QueuePairReport>> queue_pairs(std::uint32_t above);
 

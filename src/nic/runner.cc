@@ -241,9 +241,11 @@ Time Runner::work(Entry& entry, Time now, Progress& done) {
       }
       const bool stream = entry.last_work != Time::min() && now - entry.last_work < kStayAwake;
       if (stream && !lately) return kAtOnce;
-      const std::optional<Time> next = entry.driven->next_timeout();
-      if (!next) return kNever;
-      return std::max(*next, now + kShortestSleep);
+      const MaySleep may = entry.driven->may_sleep(now);
+      if (may == MaySleep::kNo) continue;
+      const Time latest = may == MaySleep::kYes ? kNever : now + kTick;
+      const Time next = entry.driven->next_timeout().value_or(kNever);
+      return std::max(std::min(next, latest), now + kShortestSleep);
     }
     worked = true;
     now = clock_();

@@ -65,6 +65,7 @@ class Runner final : public Watcher {
   /// As watch(), but `readable` is called once for each time that something comes to be read.
   Result<void> watch_arrivals(int fd, std::function<void()> readable);
 
+  [[nodiscard]] bool started() const { return started_.load(); }
   /// How often the thread woke up, for tests: an idle one does not.
   [[nodiscard]] std::uint64_t wakeups() const { return wakeups_.load(std::memory_order_relaxed); }
 
@@ -120,7 +121,7 @@ class Runner final : public Watcher {
 
   std::atomic<int> waiting_{0};  ///< threads that want the mutex: the runner lets them pass
   std::mutex mutex_;             ///< held while the runner is about its work; guards the rest
-  bool started_ = false;
+  std::atomic<bool> started_{false};
   pthread_t thread_{};
   std::vector<Entry> entries_;
   std::vector<Watch> watches_;

@@ -68,6 +68,7 @@ class FakeNic final : public Driven {
     return is_polled.load();
   }
   [[nodiscard]] bool polled_lately(Time) const override { return is_polled.load(); }
+  [[nodiscard]] MaySleep may_sleep(Time) override { return may.load(); }
   void raise_fatal() override { failures.fetch_add(1); }
   void arrive() {
     const std::uint64_t one = 1;
@@ -80,6 +81,7 @@ class FakeNic final : public Driven {
   std::atomic<Time> timeout{Time::max()};
   std::atomic<Time> fired_at{Time::min()};
   std::atomic<bool> is_polled{false};
+  std::atomic<MaySleep> may{MaySleep::kYes};
   std::atomic<int> failures{0};
   std::function<void()> in_progress;
 
@@ -127,6 +129,16 @@ TEST_F(RunnerTest, SleepsWhenIdle) {
   runner_.release(nic);
   runner_.release(without);
   EXPECT_TRUE(falls_asleep());
+}
+
+TEST_F(RunnerTest, ComesAgainToWhoIsOccupied) {
+  FakeNic nic;
+  nic.may = MaySleep::kBriefly;
+  ASSERT_TRUE(runner_.adopt(nic));
+  ASSERT_TRUE(comes([&] { return nic.calls.load() >= 5; }));
+  nic.may = MaySleep::kYes;
+  EXPECT_TRUE(falls_asleep());
+  runner_.release(nic);
 }
 
 TEST_F(RunnerTest, KeepsTimers) {

@@ -31,6 +31,9 @@ struct Settings {
   std::uint64_t pcap_limit = std::uint64_t{4} << 30;  ///< bytes
   /// The fault plan, in the words of `link/fault_plan.h`; empty for none.
   std::string faults{};
+  /// How processes of this machine reach each other.
+  enum class SameHost : std::uint8_t { kUdp, kRings, kAuto };
+  SameHost same_host = SameHost::kUdp;
   std::string ethernet{};  ///< the interface that raw packets go to; empty: the machine's segment
   LogLevel log_level = LogLevel::kWarning;
   /// The file that was read; empty when there was none.

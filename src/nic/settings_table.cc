@@ -24,6 +24,7 @@ constexpr std::size_t kMaxText = 4096;  // PATH_MAX; a fault plan is far shorter
 constexpr std::uint64_t kMillisecond = 1'000'000;
 
 constexpr std::array<std::string_view, 2> kRoceChoices{"v1", "v2"};
+constexpr std::array<std::string_view, 3> kSameHostChoices{"udp", "rings", "auto"};
 constexpr std::array<std::string_view, 3> kIcrcChoices{"strict", "solve", "off"};
 constexpr std::array<std::string_view, 5> kLogChoices{"off", "error", "warning", "info", "debug"};
 constexpr std::array<std::string_view, 2> kSwitchChoices{"off", "on"};
@@ -213,6 +214,22 @@ constexpr Setting kRoce{
     .number = [](const Settings& s) { return std::uint64_t{s.nic.roce_v1 ? 0U : 1U}; },
     .set_number = [](Settings& s, std::uint64_t value) { s.nic.roce_v1 = value == 0; }};
 
+constexpr Setting kSameHost{
+    .key = "same_host",
+    .environment = "VERBENA_SAME_HOST",
+    .kind = SettingKind::kChoice,
+    .meaning =
+        "How connected queue pairs reach processes of the same user on this machine: rings is by "
+        "rings in shared memory where nothing is captured or disturbed, auto lets them use memory "
+        "that peers have registered, too, udp is the network.",
+    .allowed = {},
+    .choices = kSameHostChoices,
+    .number = [](const Settings& s) { return static_cast<std::uint64_t>(s.same_host); },
+    .set_number =
+        [](Settings& s, std::uint64_t value) {
+          s.same_host = static_cast<Settings::SameHost>(value);
+        }};
+
 constexpr Setting kEthernet{
     .key = "ethernet",
     .environment = "VERBENA_ETHERNET",
@@ -306,6 +323,7 @@ constexpr std::array kTable{
     kPcap,
     kPcapLimit,
     kFaults,
+    kSameHost,
     kEthernet,
     kRoce,
     limit<&Limits::max_qp>("limits.max_qp", "VERBENA_MAX_QP", "Queue pairs of a device.", 1, 65536),
@@ -351,8 +369,10 @@ constexpr std::array kTable{
         "Bytes under way to one receiver at first, all queue pairs together."),
     window<&engine::EngineConfig::window_min>("transport.window_min", "VERBENA_WINDOW_MIN",
                                               "Bytes to which loss narrows that window."),
-    window<&engine::EngineConfig::window_max>("transport.window_max", "VERBENA_WINDOW_MAX",
-                                              "Bytes to which progress widens it."),
+    window<&engine::EngineConfig::window_max>(
+        "transport.window_max", "VERBENA_WINDOW_MAX",
+        "Bytes to which progress widens it, or five eighths of "
+        "the socket's receive buffer when those are less."),
     kAckTimeout,
     kPatient,
     kCongestionControl,

@@ -34,18 +34,26 @@ constexpr int kSendTries = 8;
   return AsyncKind::kQpFatal;
 }
 
-[[nodiscard]] engine::EngineConfig engine_config(const NicConfig& config) {
+/// `receive_buffer` is taken for that of each receiver, too: five eighths of it hold the packets of
+/// a window as the kernel counts them.
+[[nodiscard]] engine::EngineConfig engine_config(const NicConfig& config,
+                                                 std::size_t receive_buffer,
+                                                 engine::DirectMemory* direct, link::Link& link) {
   engine::EngineConfig made = config.engine;
+  made.direct = direct;
+  made.has_room = [&link](const wire::Path& path, std::size_t bytes, Time now) {
+    return link.has_room(path, bytes, now);
+  };
+  if (receive_buffer != 0) {
+    const auto holds =
+        static_cast<std::uint32_t>(std::min<std::size_t>(receive_buffer / 8 * 5, made.window_max));
+    made.window_max = std::max(made.window_min, holds);
+    made.window_initial = std::min(made.window_initial, made.window_max);
+  }
   made.max_qp = config.limits.max_qp;
   made.max_pieces = config.limits.max_sge;
   made.port_mtu = config.max_mtu;
   return made;
-}
-
-[[nodiscard]] std::optional<Time> earlier(std::optional<Time> a, std::optional<Time> b) {
-  if (!a) return b;
-  if (!b) return a;
-  return std::min(*a, *b);
 }
 
 }  // namespace
@@ -57,19 +65,24 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
       link_(std::move(attachment.link)),
       membership_(std::move(attachment.membership)),
       counters_(std::move(attachment.counters)),
+      direct_(std::move(attachment.direct)),
       icrc_(icrc_mode(config.icrc)),
-      engine_(engine_config(config), memory, *counters_),
+      engine_(engine_config(config, attachment.receive_buffer, direct_.get(), *link_), memory,
+              *counters_),
       events_(events),
       held_events_(held_events),
       wake_(std::move(wake)),
+      meet_(std::move(attachment.meet)),
       next_number_(static_cast<std::uint32_t>(seed % kNumbers)),
       up_(attachment.port.up) {
   engine_.set_own_addresses(attachment.port.gids);
+  if (direct_ != nullptr) direct_->set_up(up_);
   if (config.engine.congestion.on) link_->report_ip_headers();  // for the congestion mark
 }
 
 void Shard::poll(Time now, Acks acks) {
   if (!gate_.try_enter()) return;
+  send_held(now);
   turn(now, acks, Receive::kYes);
   if (leave(now, acks)) wake_();
 }
@@ -77,6 +90,10 @@ void Shard::poll(Time now, Acks acks) {
 void Shard::ring(QueuePair& qp, Time now, Acks acks) {
   // Whoever gets in needs no bell.
   bool inside = gate_.try_enter();
+  if (inside && send_alone(qp, now, acks)) {
+    if (leave(now, acks)) wake_();
+    return;
+  }
   if (inside) {
     engine_.posted(*qp.transport, now);
     dirty_ = true;
@@ -94,18 +111,45 @@ void Shard::ring(QueuePair& qp, Time now, Acks acks) {
   if (wake) wake_();
 }
 
+/// Sends the one packet there is, if it is one, without a turn; what was held rides behind it.
+bool Shard::send_alone(const QueuePair& qp, Time now, Acks acks) {
+  wire::Train& train = trains_.front();
+  if (dirty_ || !engine_.send_alone(*qp.transport, now, train)) return false;
+  send(std::span(&train, 1), now);
+  if (acks == Acks::kSend && engine_.acks_held()) send_out(now, acks);
+  set_alarm(now, acks);
+  dirty_ = more_;
+  return true;
+}
+
+bool Shard::do_at_once(QueuePair& qp, const engine::SendWqe& wqe, Host& clock) {
+  if (direct_ == nullptr || !gate_.try_enter()) return false;
+  const bool copied = engine_.copy_at_once(*qp.transport, wqe);
+  const Time now = clock.now();
+  const bool done = copied && engine_.end_at_once(*qp.transport, wqe, now);
+  // A reply is not to overtake the acknowledgement of what it answers.
+  if (engine_.unfinished() || engine_.acks_held() || overruns_.load(std::memory_order_relaxed)) {
+    dirty_ = true;
+    turn(now, Acks::kSend, Receive::kNo);
+  }
+  if (leave(now, Acks::kSend)) wake_();
+  return done;
+}
+
 bool Shard::wants_receives(const QueuePair& qp) const {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return qp.transport != nullptr && engine_.state(*qp.transport) == QpState::kErr;
 }
 
-Progress Shard::progress(Time now, std::uint32_t budget) {
+Progress Shard::progress(Time now, std::uint32_t budget, Acks acks) {
   Progress done;
   std::uint32_t left = budget;
   while (left > 0 && gate_.try_enter()) {
     const bool had_work = dirty_ || gate_.rung() || alarm_.due(now);
     const std::uint64_t unwanted = unwanted_;
-    const std::size_t received = turn(now, Acks::kSend, Receive::kYes);
+    if (acks == Acks::kSend || alarm_.due(now)) send_held(now);
+    const bool first = acks == Acks::kHold && !engine_.acks_held();
+    const std::size_t received = turn(now, first ? Acks::kHold : Acks::kSend, Receive::kYes);
     done += {.worked = had_work || received > 0,
              .datagrams = static_cast<std::uint32_t>(received),
              .unwanted = static_cast<std::uint32_t>(unwanted_ - unwanted)};
@@ -118,9 +162,18 @@ Progress Shard::progress(Time now, std::uint32_t budget) {
   return done;
 }
 
+MaySleep Shard::may_sleep(Time now) {
+  if (!meet_) return MaySleep::kYes;  // without channels there is nothing to ask for
+  if (!gate_.try_enter()) return MaySleep::kBriefly;
+  const bool armed = link_->arm();
+  static_cast<void>(leave(now, Acks::kSend));  // the host looks at next_timeout() after this
+  return armed ? MaySleep::kYes : MaySleep::kNo;
+}
+
 void Shard::look(Time now) {
   bool wake = false;
   for (int round = 0; round < kRounds && gate_.try_enter(); ++round) {
+    send_held(now);
     const std::size_t received = turn(now, Acks::kSend, Receive::kYes);
     const bool more = more_;
     wake = leave(now, Acks::kSend);
@@ -185,6 +238,7 @@ void Shard::release_number(std::uint32_t number, Time now) {
 void Shard::remove(QueuePair& qp, Time now) {
   change(now, [&] {
     engine_.destroy(*qp.transport, now);
+    if (direct_ != nullptr) direct_->settle(qp.number);
     queue_pairs_.erase(qp.number);
     qp.transport = nullptr;
     return 0;
@@ -223,11 +277,16 @@ void Shard::detach(QueuePair& qp, const wire::Address& group, Time now) {
   run(now, [&] { engine_.detach(*qp.transport, group); });
 }
 
-Result<void> Shard::modify(QueuePair& qp, const engine::QpAttributes& attributes,
-                           std::uint32_t mask, Time now) {
+Result<void> Shard::modify(QueuePair& qp, const engine::QpAttributes& wanted, std::uint32_t mask,
+                           Time now) {
+  engine::QpAttributes attributes = wanted;
+  constexpr std::uint32_t kWhere = engine::kMaskPath | engine::kMaskDestinationQp;
+  if (meet_ && (mask & kWhere) == kWhere)
+    attributes.path.channel = meet_(attributes.path, attributes.destination_qp);
   return change(now, [&] {
     const auto stopped = qp.stop_posting();
     auto modified = engine_.modify(*qp.transport, attributes, mask, now);
+    if (direct_ != nullptr) direct_->settle(qp.number);
     const QpState state = engine_.state(*qp.transport);
     qp.set_state(state);
     if (modified && (mask & engine::kMaskState) != 0 && state == QpState::kReset) qp.purge();
@@ -247,8 +306,20 @@ void Shard::refresh(QueuePair& qp, Time now) {
   });
 }
 
-void Shard::pass(Time now) {
-  change(now, [] { return 0; });
+void Shard::publish(const SharedRegion& region, Time now) {
+  if (direct_ == nullptr) return;
+  run(now, [&] { direct_->publish(region); });
+}
+
+std::vector<Bytes> Shard::take_given_up(Time now) {
+  return change(now, [&] { return direct_->take_given_up(); });
+}
+
+void Shard::withdraw(std::uint32_t key, Time now) {
+  change(now, [&] {
+    if (direct_ != nullptr) direct_->withdraw(key);
+    return 0;
+  });
 }
 
 void Shard::run(Time now, const std::function<void()>& work) {
@@ -273,6 +344,7 @@ void Shard::refresh_port(const PortState& port, Time now) {
   run(now, [&] {
     up_ = port.up;
     engine_.set_own_addresses(port.gids);
+    if (direct_ != nullptr) direct_->set_up(port.up);
     link_->refresh();
   });
 }
@@ -287,6 +359,7 @@ std::size_t Shard::report(std::uint32_t above, std::span<QueuePairReport> to, Ti
       to[count++] = {.number = qp->first,
                      .type = qp->second->type(),
                      .state = engine_.state(transport),
+                     .channel = attributes.path.channel,
                      .destination_qp = attributes.destination_qp,
                      .source = attributes.path.source,
                      .destination = attributes.path.destination,
@@ -296,10 +369,13 @@ std::size_t Shard::report(std::uint32_t above, std::span<QueuePairReport> to, Ti
   });
 }
 
+/// What the turn before held back waited for a reply until now: it leaves before more is received,
+/// so that a stream of requests is acknowledged once a batch.
+void Shard::send_held(Time now) {
+  if (engine_.acks_held()) send_out(now, Acks::kSend);
+}
+
 std::size_t Shard::turn(Time now, Acks acks, Receive receive_too) {
-  // What the turn before held back waited for a reply until now: it leaves before more is received,
-  // so that a stream of requests is acknowledged once a batch.
-  if (receive_too == Receive::kYes && engine_.acks_held()) send_out(now, Acks::kSend);
   serve_doorbells(now);
   std::size_t received = 0;
   if (receive_too == Receive::kYes) received = receive(now);
@@ -309,7 +385,11 @@ std::size_t Shard::turn(Time now, Acks acks, Receive receive_too) {
     dirty_ = true;
   }
   if (dirty_) send_out(now, acks);
-  if (dirty_ || link_->poll_timeout() != link_timeout_) set_alarm(now, acks);
+  const Time link_timeout = link_->poll_timeout().value_or(kNever);
+  if (dirty_ || link_timeout != link_timeout_) {
+    link_timeout_ = link_timeout;
+    set_alarm(now, acks);
+  }
   dirty_ = more_;
   return received;
 }
@@ -354,10 +434,11 @@ bool Shard::transmit(Time now, Acks acks) {
   std::uint32_t packets = 0;
   while (packets < kTurn) {
     const std::size_t count = engine_.poll_transmit(now, trains_, acks);
-    if (count == 0) return true;
+    if (count == 0) return !engine_.unfinished();
     const auto trains = std::span<const wire::Train>(trains_).first(count);
     for (const wire::Train& train : trains) packets += train.count;
     send(trains, now);
+    if (!engine_.may_transmit(acks)) return true;
   }
   return false;
 }
@@ -413,12 +494,11 @@ void Shard::raise_events() {
 }
 
 void Shard::set_alarm(Time now, Acks acks) {
-  link_timeout_ = link_->poll_timeout();
-  std::optional<Time> next = earlier(engine_.poll_timeout(), link_timeout_);
-  next = earlier(next, held_events_.next());
-  if (engine_.acks_held()) next = earlier(next, now + kHeldAck);
+  Time next = std::min({engine_.poll_timeout().value_or(kNever), link_timeout_,
+                        held_events_.next().value_or(kNever)});
+  if (engine_.acks_held()) next = std::min(next, now + kHeldAck);
   // Who may hold acknowledgements is expected back soon and goes on itself.
-  if (more_) next = earlier(next, acks == Acks::kHold ? now + kHeldAck : now);
+  if (more_) next = std::min(next, acks == Acks::kHold ? now + kHeldAck : now);
   if (alarm_.set(next)) wake_wanted_ = true;
 }
 

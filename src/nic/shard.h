@@ -57,12 +57,17 @@ class Shard {
   void poll(Time now, engine::Acks acks);
   /// Rings the queue pair's bell and serves it when nobody else does: sends, does not receive.
   void ring(QueuePair& qp, Time now, engine::Acks acks);
+  /// Copies a WRITE or READ that was not posted, and completes it, if nobody is inside and
+  /// engine::Engine::copy_at_once() can. `clock` is asked behind the copy.
+  [[nodiscard]] bool do_at_once(QueuePair& qp, const engine::SendWqe& wqe, Host& clock);
   /// After a post to the receive queue: whether the engine has to look at it now, which is to flush
   /// it. Else it waits there for a packet.
   [[nodiscard]] bool wants_receives(const QueuePair& qp) const;
   /// Turns until nothing comes and nothing goes, at most `budget` datagrams; for the host, which is
-  /// not woken by it.
-  Progress progress(Time now, std::uint32_t budget);
+  /// not woken by it. Acknowledgements that may be held wait for kHeldAck, or for more to come.
+  Progress progress(Time now, std::uint32_t budget, engine::Acks acks);
+  /// Before the host sleeps on the descriptors: asks the link to wake it (link::Link::arm()).
+  [[nodiscard]] MaySleep may_sleep(Time now);
   /// Turns until nothing comes, a bounded number of times: before a thread goes to sleep.
   void look(Time now);
 
@@ -84,13 +89,20 @@ class Shard {
   /// As engine::Engine's.
   void attach(QueuePair& qp, const wire::Address& group, Time now);
   void detach(QueuePair& qp, const wire::Address& group, Time now);
-  [[nodiscard]] Result<void> modify(QueuePair& qp, const engine::QpAttributes& attributes,
+  /// The way to the peer is chosen here, and stays the same.
+  [[nodiscard]] Result<void> modify(QueuePair& qp, const engine::QpAttributes& wanted,
                                     std::uint32_t mask, Time now);
   [[nodiscard]] engine::QpAttributes attributes(const QueuePair& qp, Time now);
   /// Learns what the engine did to the queue pair's state.
   void refresh(QueuePair& qp, Time now);
-  /// Returns when nobody who was inside at the call is inside any more.
-  void pass(Time now);
+  /// Opens memory to peers on this machine. What is published must not be moved meanwhile.
+  void publish(const SharedRegion& region, Time now);
+  /// Returns when nobody who was inside at the call is inside any more, and no peer uses what the
+  /// key had opened.
+  void withdraw(std::uint32_t key, Time now);
+  /// See DirectPaths; after withdraw(), modify() and remove().
+  [[nodiscard]] bool gives_up() const { return direct_ != nullptr && direct_->gives_up(); }
+  [[nodiscard]] std::vector<Bytes> take_given_up(Time now);
   /// Lets `work` have the shard.
   void run(Time now, const std::function<void()>& work);
   /// Sends the acknowledgements that are held.
@@ -130,12 +142,14 @@ class Shard {
   std::size_t turn(Time now, engine::Acks acks, Receive receive);
   void serve_doorbells(Time now);
   std::size_t receive(Time now);
+  void send_held(Time now);
   void send_out(Time now, engine::Acks acks);
   /// Whether the engine has nothing more to send.
   [[nodiscard]] bool transmit(Time now, engine::Acks acks);
   void send(std::span<const wire::Train> trains, Time now);
   void fail_overrun(Time now);
   void raise_events();
+  [[nodiscard]] bool send_alone(const QueuePair& qp, Time now, engine::Acks acks);
   void set_alarm(Time now, engine::Acks acks);
 
   /// Leaves, serving the bells that were rung meanwhile. Returns whether the host has to be woken.
@@ -145,11 +159,13 @@ class Shard {
   std::unique_ptr<link::Link> link_;
   std::shared_ptr<Membership> membership_;
   std::shared_ptr<engine::Counters> counters_;
+  std::shared_ptr<DirectPaths> direct_;
   link::IcrcCheck icrc_;
   engine::Engine engine_;
   AsyncEvents& events_;
   HeldEvents& held_events_;  ///< the NIC's: whichever shard is driven gives out what is due
   std::function<void()> wake_;
+  decltype(Attachment::meet) meet_;
   Gate gate_;
   Alarm alarm_;
   std::atomic<bool> overruns_{false};
@@ -163,7 +179,7 @@ class Shard {
   bool more_ = false;          ///< a turn ended before the engine had sent everything
   bool wake_wanted_ = false;
   std::uint64_t unwanted_ = 0;  ///< datagrams that were useful to no queue pair
-  std::optional<Time> link_timeout_{};
+  Time link_timeout_ = kNever;
   std::array<wire::Segment, kTurn> segments_{};
   std::array<wire::Train, kTurn> trains_{};
 };

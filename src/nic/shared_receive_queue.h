@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "engine/receive_queue.h"
 #include "nic/async_events.h"
@@ -96,7 +97,7 @@ class SharedReceiveQueue final : public engine::ReceiveSource,
   void* cookie_;
   AsyncEvents& events_;
   EventLedger ledger_;
-  mutable std::mutex mutex_;  ///< guards the rest, what tags_ points to included
+  mutable Mutex mutex_;  ///< guards the rest, what tags_ points to included
   std::unique_ptr<engine::TagList> tags_;
   std::unique_ptr<engine::ReceiveQueue> queue_;
   std::uint32_t limit_ = 0;

@@ -84,12 +84,17 @@ std::string table_of(const engine::CounterValues& values, bool all, std::string_
   return text;
 }
 
+std::string_view way_of(const nic::QueuePairReport& report) {
+  return report.channel != 0 ? "shared memory" : "network";
+}
+
 std::string title_of(const nic::QueuePairReport& report) {
   std::string title = fmt::format("  queue pair 0x{:06x}, {}, {}", report.number,
                                   engine::to_string(report.type), engine::to_string(report.state));
   if (engine::is_reliable(report.type) && !report.destination.is_zero())
-    title += fmt::format(", {} to 0x{:06x} at {}", wire::to_string(report.source),
-                         report.destination_qp, wire::to_string(report.destination));
+    title +=
+        fmt::format(", {} to 0x{:06x} at {}, by {}", wire::to_string(report.source),
+                    report.destination_qp, wire::to_string(report.destination), way_of(report));
   return title;
 }
 
@@ -123,6 +128,7 @@ nlohmann::ordered_json as_json(const nic::QueuePairReport& report) {
           {"source", wire::to_string(report.source)},
           {"destination", wire::to_string(report.destination)},
           {"destination_qp", report.destination_qp},
+          {"way", way_of(report)},
           {"counters", as_json(report.counters)}};
 }
 

@@ -44,6 +44,9 @@ struct Address {
 /// "10.0.0.1" for an IPv4 address, else RFC 5952 text as inet_ntop writes it.
 [[nodiscard]] std::string to_string(const Address& address);
 
+/// Payload that a packet has at most which goes by a channel (Path::channel).
+inline constexpr std::uint32_t kMaxChannelMtu = 32768;
+
 /// What the headers before a packet's BTH say beside its payload: IP and UDP, or a GRH.
 struct Path {
   Address source{};
@@ -53,6 +56,9 @@ struct Path {
   std::uint8_t hop_limit = 64;
   std::uint32_t flow_label = 0;  ///< IPv6 and GRH only, 20 bits
   bool roce_v1 = false;          ///< a GRH, straight in the Ethernet frame
+  /// A way that the link has beside the network's, by its number; 0: the network. Nothing of it
+  /// stands on the wire.
+  std::uint16_t channel = 0;
 
   bool operator==(const Path&) const = default;
 };

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "wire/copy.h"
@@ -56,35 +57,22 @@ constexpr std::uint64_t fold_low(unsigned bits) { return power(bits + 32) << 1; 
 constexpr std::uint64_t fold_high(unsigned bits) { return power(bits - 32) << 1; }
 static_assert(fold_low(512) == 0x154442BD4 && fold_high(512) == 0x1C6E41596);
 
-/// The CRC of an accumulator that nothing was before. The library inverts on the way in and out.
-std::uint32_t crc_of_block(__m128i block) {
-  alignas(kBlock) std::array<std::byte, kBlock> bytes;
-  _mm_store_si128(reinterpret_cast<__m128i*>(bytes.data()), block);
-  return isal_crc32(~0U, bytes.data(), bytes.size());
-}
-
-/// A state and up to 16 bytes behind it as the accumulator before the first bytes. A state counts
-/// as if it were added to the four bytes behind it.
-struct Beginning {
-  __m128i block;
-  __m128i added;  ///< to the first bytes
-};
-Beginning beginning(std::uint32_t state, ConstBytes head) {
-  const bool fits = head.size() >= sizeof state && head.size() <= kBlock;
-  if (!fits) {
-    state = isal_crc32(state, head.data(), head.size());
-    return {.block = _mm_setzero_si128(), .added = _mm_cvtsi32_si128(static_cast<int>(~state))};
+/// The polynomial P with its coefficient of x^32, reflected: bit 0 is that one.
+constexpr std::uint64_t kPolynomial = (std::uint64_t{0xEDB88320} << 1) | 1;
+/// x^64/P without its remainder, reflected: bit 0 is the coefficient of x^32.
+constexpr std::uint64_t quotient() {
+  std::uint64_t found = 0;
+  std::uint64_t rest = 1;  // of x^64: bit n is the coefficient of x^(64 - n)
+  for (unsigned n = 0; n <= 32; ++n, rest >>= 1) {
+    if ((rest & 1) == 0) continue;
+    found |= std::uint64_t{1} << n;
+    rest ^= kPolynomial;
   }
-  alignas(kBlock) std::array<std::byte, kBlock> bytes{};
-  std::byte* const at = bytes.data() + (kBlock - head.size());
-  std::memcpy(at, head.data(), head.size());
-  std::uint32_t first = 0;
-  std::memcpy(&first, at, sizeof first);
-  first ^= ~state;
-  std::memcpy(at, &first, sizeof first);
-  return {.block = _mm_load_si128(reinterpret_cast<const __m128i*>(bytes.data())),
-          .added = _mm_setzero_si128()};
+  return found;
 }
+constexpr std::uint64_t kQuotient = quotient();
+static_assert(kQuotient == 0x1F7011641);
+
 #define VERBENA_PCLMUL gnu::target("sse4.1,pclmul")
 #define VERBENA_VPCLMUL gnu::target("sse4.1,pclmul,avx2,avx512f,avx512vl,vpclmulqdq")
 
@@ -108,6 +96,80 @@ template <unsigned kBits>
   return bytes;
 }
 
+[[VERBENA_PCLMUL]] inline __m128i load(const std::byte* from) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+}
+
+/// Read from its n-th byte on: what moves a block's first n bytes to its end, with zeros before
+/// them. Zeros at the beginning are nothing to a CRC.
+alignas(kBlock) constexpr std::array<std::uint8_t, 2 * kBlock> kToTheEnd = [] {
+  std::array<std::uint8_t, 2 * kBlock> from{};
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    from[i] = 0x80;
+    from[kBlock + i] = static_cast<std::uint8_t>(i);
+  }
+  return from;
+}();
+
+/// Whether accumulate() takes so many bytes.
+constexpr bool accumulates(std::size_t size) { return size >= kBlock && size % 4 == 0; }
+
+/// A state and the bytes behind it as one accumulator. A state counts as if it were added to the
+/// four bytes behind it, which are in the first block.
+[[VERBENA_PCLMUL]] inline __m128i accumulate(std::uint32_t state, const std::byte* from,
+                                             std::size_t size) {
+  const std::size_t first = (size - 1) % kBlock + 1;
+  const __m128i added = _mm_cvtsi32_si128(static_cast<int>(~state));
+  const __m128i to_the_end =
+      _mm_loadu_si128(reinterpret_cast<const __m128i*>(kToTheEnd.data() + first));
+  __m128i block = _mm_shuffle_epi8(_mm_xor_si128(load(from), added), to_the_end);
+  for (std::size_t at = first; at < size; at += kBlock)
+    block = fold(block, factors<128>(), load(from + at));
+  return block;
+}
+
+/// A state and a packet's headers behind it as the accumulator before the first bytes.
+struct Beginning {
+  __m128i block;
+  __m128i added;  ///< to the first bytes
+};
+/// A BTH alone, in most packets.
+constexpr std::size_t kUsualHead = 12;
+[[VERBENA_PCLMUL]] inline Beginning beginning(std::uint32_t state, ConstBytes head) {
+  if (head.size() == kUsualHead) {
+    std::uint32_t first = 0;
+    std::uint64_t rest = 0;
+    std::memcpy(&first, head.data(), sizeof first);
+    std::memcpy(&rest, head.data() + sizeof first, sizeof rest);
+    const std::uint64_t low = std::uint64_t{first ^ ~state} << 32;
+    return {.block = _mm_set_epi64x(std::bit_cast<long long>(rest), std::bit_cast<long long>(low)),
+            .added = _mm_setzero_si128()};
+  }
+  if (accumulates(head.size())) {
+    return {.block = accumulate(state, head.data(), head.size()), .added = _mm_setzero_si128()};
+  }
+  state = isal_crc32(state, head.data(), head.size());
+  return {.block = _mm_setzero_si128(), .added = _mm_cvtsi32_si128(static_cast<int>(~state))};
+}
+
+/// The CRC of an accumulator that nothing was before, inverted as the library's. Its first half is
+/// moved onto the second, what stands before 64 bits onto those, and their remainder is found by
+/// Barrett's reduction: the quotient's 32 bits by a product with x^64/P, taken off times P.
+[[VERBENA_PCLMUL]] inline std::uint32_t crc_of_block(__m128i block) {
+  const __m128i word = _mm_cvtsi32_si128(-1);
+  constexpr std::uint64_t kBy64 = power(64) << 1;
+  const __m128i by =
+      _mm_set_epi64x(std::bit_cast<long long>(kBy64), std::bit_cast<long long>(fold_high(128)));
+  block = _mm_xor_si128(_mm_clmulepi64_si128(block, by, 0x00), _mm_srli_si128(block, 8));
+  const __m128i front = _mm_clmulepi64_si128(_mm_and_si128(block, word), by, 0x10);
+  block = _mm_xor_si128(front, _mm_srli_si128(block, 4));
+  const __m128i barrett =
+      _mm_set_epi64x(static_cast<long long>(kPolynomial), static_cast<long long>(kQuotient));
+  __m128i off = _mm_clmulepi64_si128(_mm_and_si128(block, word), barrett, 0x00);
+  off = _mm_clmulepi64_si128(_mm_and_si128(off, word), barrett, 0x10);
+  return ~static_cast<std::uint32_t>(_mm_extract_epi32(_mm_xor_si128(block, off), 1));
+}
+
 /// What is left when fewer than four accumulators fit.
 [[VERBENA_PCLMUL]] std::uint32_t finish(__m128i block, std::byte* to, const std::byte* from,
                                         std::size_t size) {
@@ -118,12 +180,21 @@ template <unsigned kBits>
   return isal_crc32(state, to, size);
 }
 
+/// For small packets; of more bytes the library makes several accumulators.
+[[VERBENA_PCLMUL]] std::uint32_t crc_by_16(std::uint32_t state, const std::byte* from,
+                                           std::size_t size) {
+  constexpr std::size_t kSmall = 256;
+  if (!accumulates(size) || size > kSmall) return isal_crc32(state, from, size);
+  return crc_of_block(accumulate(state, from, size));
+}
+
 [[VERBENA_PCLMUL]] std::uint32_t copy_by_16(std::uint32_t state, ConstBytes head, std::byte* to,
                                             const std::byte* from, std::size_t size) {
   constexpr std::size_t kStep = 4 * kBlock;
-  if (size < kStep) return copy_plainly(state, head, to, from, size);
+  if (size < kBlock) return copy_plainly(state, head, to, from, size);
   const Beginning begin = beginning(state, head);
   __m128i a = fold(begin.block, factors<128>(), _mm_xor_si128(begin.added, take(to, from)));
+  if (size < kStep) return finish(a, to, from, size - kBlock);
   __m128i b = take(to, from);
   __m128i c = take(to, from);
   __m128i d = take(to, from);
@@ -200,23 +271,32 @@ std::span<const CopyCrc> copy_crc_ways() {
       CopyCrc{.name = "VPCLMULQDQ",
               .usable = __builtin_cpu_supports("vpclmulqdq") &&
                         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("pclmul"),
-              .copy = copy_by_64},
+              .copy = copy_by_64,
+              .crc = crc_by_16},
       CopyCrc{.name = "PCLMULQDQ",
               .usable = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"),
-              .copy = copy_by_16},
+              .copy = copy_by_16,
+              .crc = crc_by_16},
 #endif
-      CopyCrc{.name = "isa-l", .usable = true, .copy = copy_plainly},
+      CopyCrc{.name = "isa-l", .usable = true, .copy = copy_plainly, .crc = isal_crc32},
   };
   return ways;
 }
 
+namespace {
+
+const CopyCrc& best_way() { return *std::ranges::find_if(copy_crc_ways(), &CopyCrc::usable); }
+
+}  // namespace
+
 std::uint32_t crc32(std::uint32_t state, ConstBytes bytes) {
-  return isal_crc32(state, bytes.data(), bytes.size());
+  static const auto best = best_way().crc;
+  return bytes.empty() ? state : best(state, bytes.data(), bytes.size());
 }
 
 std::uint32_t copy_crc32(std::uint32_t state, ConstBytes head, std::byte* to, const std::byte* from,
                          std::size_t size) {
-  static const auto best = std::ranges::find_if(copy_crc_ways(), &CopyCrc::usable)->copy;
+  static const auto best = best_way().copy;
   return best(state, head, to, from, size);
 }
 

@@ -29,6 +29,7 @@ struct CopyCrc {
   bool usable;  ///< on this processor
   std::uint32_t (*copy)(std::uint32_t state, ConstBytes head, std::byte* to, const std::byte* from,
                         std::size_t size);
+  std::uint32_t (*crc)(std::uint32_t state, const std::byte* from, std::size_t size);
 };
 [[nodiscard]] std::span<const CopyCrc> copy_crc_ways();
 

@@ -16,9 +16,8 @@ constexpr std::size_t kLeadingOnes =
     8;  // 64 one-bits stand for what InfiniBand has before the IP header
 constexpr std::byte kOnes{0xFF};
 constexpr std::size_t kMaxPrefixSize = kLeadingOnes + kMaxNetworkHeaderSize;
-// A copy must reach over the masked byte; with all headers in it, most packets without payload take
-// one call of the CRC.
-constexpr std::size_t kHeadSize = kMaxHeaderSize;
+/// Of what of a BTH changes on the way: FECN, BECN and the bits beside them.
+constexpr std::size_t kMaskedOffset = 4;
 
 // Polynomials modulo the CRC's own, reflected: bit 31 is the coefficient of 1, bit 0 that of x^31.
 constexpr std::uint32_t kPolynomial = 0xEDB88320;
@@ -64,6 +63,41 @@ constexpr std::uint32_t go_back(std::uint32_t difference, std::size_t count) {
   return multiply(difference, multiply(kBackBytes[count & 0xFF], kBackPages[count >> 8]));
 }
 
+/// What a difference of two CRC states is `count` zero bytes later.
+constexpr std::uint32_t go_on(std::uint32_t difference, std::size_t count) {
+  for (std::size_t bit = 0; bit < 8 * count; ++bit) difference = multiply_by_x(difference);
+  return difference;
+}
+
+constexpr std::size_t kIdentificationOffset = 4;  // in an IPv4 header
+/// From the beginning of the identification to the end of the UDP header.
+constexpr std::size_t kFromIdentification = kIpv4Size - kIdentificationOffset + kUdpSize;
+
+/// What each value of the byte of an identification that goes first on the wire, and of the other
+/// one, adds to the state behind the UDP header.
+constexpr std::array<std::uint32_t, 256> make_identifications(std::size_t from_byte) {
+  std::array<std::uint32_t, 256> states{};
+  for (std::size_t bit = 0; bit < 8; ++bit)
+    states[std::size_t{1} << bit] = go_on(std::uint32_t{1} << bit, from_byte);
+  for (std::size_t value = 1; value < states.size(); ++value)
+    states[value] = states[value & (value - 1)] ^ states[value & (0 - value)];
+  return states;
+}
+
+constexpr std::array<std::uint32_t, 256> kFirstByte = make_identifications(kFromIdentification);
+constexpr std::array<std::uint32_t, 256> kSecondByte =
+    make_identifications(kFromIdentification - 1);
+
+/// What each value of the byte that is masked changes, at the BTH's beginning.
+constexpr std::array<std::uint32_t, 256> make_masks() {
+  std::array<std::uint32_t, 256> masks{};
+  for (std::uint32_t value = 0; value < masks.size(); ++value)
+    masks[value] = go_back(value ^ 0xFF, kMaskedOffset);
+  return masks;
+}
+
+constexpr std::array<std::uint32_t, 256> kMasks = make_masks();
+
 /// What stands before the UDP payload, as the ICRC wants it. Returns its size, at most
 /// kMaxPrefixSize.
 std::size_t encode_prefix(const Path& path, std::uint16_t identification,
@@ -84,16 +118,6 @@ std::size_t encode_prefix(const Path& path, std::uint16_t identification,
   return kLeadingOnes + size;
 }
 
-/// Copies the beginning of a UDP payload, at most kHeadSize bytes, and masks what changes on the
-/// way. Returns how many. A peer's datagram may be shorter than a BTH: that is no packet, but it
-/// has a CRC.
-std::size_t copy_head(ConstBytes udp_payload, std::byte* to) {
-  const std::size_t size = std::min(udp_payload.size(), kHeadSize);
-  std::memcpy(to, udp_payload.data(), size);
-  if (size >= Bth::kSize) mask_for_icrc(to);
-  return size;
-}
-
 }  // namespace
 
 std::uint32_t icrc_start(const Path& path, std::uint16_t identification,
@@ -103,29 +127,29 @@ std::uint32_t icrc_start(const Path& path, std::uint16_t identification,
   return crc32(0, ConstBytes(bytes.data(), size));
 }
 
+std::uint32_t icrc_of_identification(const Path& path, std::uint16_t identification) {
+  if (!is_ipv4(path)) return 0;
+  return kFirstByte[identification >> 8] ^ kSecondByte[identification & 0xFF];
+}
+
+std::uint32_t icrc_masked(std::uint32_t state, const std::byte* bth) {
+  return state ^ kMasks[std::to_integer<std::uint8_t>(bth[kMaskedOffset])];
+}
+
+/// A peer's datagram may be shorter than a BTH: that is no packet, but it has a CRC.
 std::uint32_t icrc_finish(std::uint32_t state, ConstBytes udp_payload) {
-  std::array<std::byte, kHeadSize> head;
-  const std::size_t size = copy_head(udp_payload, head.data());
-  state = crc32(state, ConstBytes(head.data(), size));
-  return size == udp_payload.size() ? state : crc32(state, udp_payload.subspan(size));
+  if (udp_payload.size() >= Bth::kSize) state = icrc_masked(state, udp_payload.data());
+  return crc32(state, udp_payload);
 }
 
 std::uint32_t icrc_finish_copied(std::uint32_t state, ConstBytes udp_payload,
                                  std::size_t header_size, std::byte* to) {
-  std::array<std::byte, kMaxHeaderSize> head;
-  std::memcpy(head.data(), udp_payload.data(), header_size);
-  mask_for_icrc(head.data());
-  return copy_crc32(state, ConstBytes(head.data(), header_size), to,
+  return copy_crc32(icrc_masked(state, udp_payload.data()), udp_payload.first(header_size), to,
                     udp_payload.data() + header_size, udp_payload.size() - header_size);
 }
 
 std::uint32_t icrc(const Path& path, std::uint16_t identification, ConstBytes udp_payload) {
-  std::array<std::byte, kMaxPrefixSize + kHeadSize> bytes;
-  const std::size_t prefix =
-      encode_prefix(path, identification, udp_payload.size() + kIcrcSize, bytes.data());
-  const std::size_t head = copy_head(udp_payload, bytes.data() + prefix);
-  const std::uint32_t state = crc32(0, ConstBytes(bytes.data(), prefix + head));
-  return head == udp_payload.size() ? state : crc32(state, udp_payload.subspan(head));
+  return icrc_finish(icrc_start(path, identification, udp_payload.size() + kIcrcSize), udp_payload);
 }
 
 std::optional<std::uint16_t> icrc_solve_identification(const Path& path, ConstBytes udp_payload,
@@ -144,9 +168,7 @@ std::optional<std::uint16_t> icrc_solve_identification(const Path& path, std::si
   // depends on that difference and on the number of bytes behind it. Going back to where the
   // identification begins leaves its two bytes as the register's low half, and nothing in the upper
   // one if an identification can explain the difference at all.
-  constexpr std::size_t kIdentificationOffset = 4;
-  const std::size_t distance = kIpv4Size - kIdentificationOffset + kUdpSize + size;
-  const std::uint32_t before = go_back(difference, distance);
+  const std::uint32_t before = go_back(difference, kFromIdentification + size);
   if ((before >> 16) != 0) return std::nullopt;
   return static_cast<std::uint16_t>(known ^ (((before & 0xFF) << 8) | (before >> 8)));
 }

@@ -26,9 +26,14 @@ namespace verbena::wire {
 /// identification on the path; continue with `icrc_finish`.
 [[nodiscard]] std::uint32_t icrc_start(const Path& path, std::uint16_t identification,
                                        std::size_t udp_payload_size);
-/// Masks what of a BTH changes on the way: FECN, BECN and the bits beside them.
-inline void mask_for_icrc(std::byte* bth) { bth[4] = std::byte{0xFF}; }
-/// Continues with BTH (masked) to pad.
+/// By what icrc_start()'s result differs from that for identification 0 (an exclusive or, since the
+/// CRC is linear). Nothing where there is no identification.
+[[nodiscard]] std::uint32_t icrc_of_identification(const Path& path, std::uint16_t identification);
+/// The state from which a BTH as it stands gives what it gives from `state` with all masked that
+/// changes on the way: FECN, BECN and the bits beside them. The CRC is linear, so nothing need be
+/// copied for that.
+[[nodiscard]] std::uint32_t icrc_masked(std::uint32_t state, const std::byte* bth);
+/// Continues with BTH (which is masked) to pad.
 [[nodiscard]] std::uint32_t icrc_finish(std::uint32_t state, ConstBytes udp_payload);
 /// The same, and copies what is behind the first `header_size` bytes (at least a BTH) to `to` on
 /// the way.

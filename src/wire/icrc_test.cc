@@ -73,6 +73,18 @@ TEST(Icrc, IsWhatTheBookSays) {
   }
 }
 
+TEST(Icrc, MasksWhatChangesOnTheWay) {
+  Random random(7);
+  auto packet = test::random_bytes(random, Bth::kSize);
+  const std::uint32_t state = 0x12345678;
+  const std::uint32_t masked = icrc_finish(state, packet);
+  for (unsigned value = 0; value < 256; ++value) {
+    packet[4] = static_cast<std::byte>(value);
+    EXPECT_EQ(icrc_finish(state, packet), masked) << value;
+    EXPECT_EQ(icrc_masked(state, packet.data()) == state, value == 0xFF) << value;
+  }
+}
+
 TEST(Icrc, GoesOnFromItsStart) {
   Random random(2);
   for (const bool ipv4 : {true, false}) {
@@ -80,6 +92,18 @@ TEST(Icrc, GoesOnFromItsStart) {
     const auto payload = test::random_bytes(random, 1100);
     EXPECT_EQ(icrc_finish(icrc_start(path, 5, payload.size() + kIcrcSize), payload),
               icrc(path, 5, payload));
+  }
+}
+
+TEST(Icrc, WhatAnIdentificationAddsIsTheSameEverywhere) {
+  Random random(11);
+  for (int round = 0; round < 1000; ++round) {
+    Path path = test::random_path(random, random.below(3) != 0);
+    path.roce_v1 = random.below(5) == 0;
+    const auto identification = static_cast<std::uint16_t>(random.next());
+    const std::size_t size = 16 + random.below(4200);
+    EXPECT_EQ(icrc_start(path, identification, size),
+              icrc_start(path, 0, size) ^ icrc_of_identification(path, identification));
   }
 }
 

@@ -117,6 +117,7 @@ struct OpcodeInfo {
   bool has_ieth = false;
   bool has_payload = false;
   std::uint8_t header_size = 0;  ///< BTH and extension headers, bytes
+  std::uint8_t reth_offset = 0;  ///< bytes before the RETH, where there is one
   std::string_view name = "unknown";
 };
 
@@ -231,6 +232,11 @@ constexpr std::uint8_t header_size_of(unsigned follows) {
   return static_cast<std::uint8_t>(size);
 }
 
+/// Bytes of what stands before a RETH.
+constexpr std::uint8_t reth_offset_of(unsigned follows) {
+  return header_size_of(follows & (kDeth | kXrcEth | kFeth));
+}
+
 constexpr std::array<OpcodeInfo, 256> make_opcode_table() {
   std::array<OpcodeInfo, 256> table{};
   for (const OpcodeRow& row : kOpcodeRows) {
@@ -250,6 +256,7 @@ constexpr std::array<OpcodeInfo, 256> make_opcode_table() {
         .has_ieth = (row.follows & kIeth) != 0,
         .has_payload = (row.follows & kPayload) != 0,
         .header_size = header_size_of(row.follows),
+        .reth_offset = reth_offset_of(row.follows),
         .name = row.name,
     };
   }

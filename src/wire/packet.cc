@@ -76,6 +76,17 @@ std::expected<Packet, ParseError> parse(ConstBytes udp_payload) {
   return result;
 }
 
+void parse_same_kind(ConstBytes udp_payload, Packet& packet) {
+  const Bth bth = Bth::parse(udp_payload.data());
+  packet.bth.ack_request = bth.ack_request;
+  packet.bth.reserved7 = bth.reserved7;
+  packet.bth.psn = bth.psn;
+  const OpcodeInfo& row = packet.info();
+  if (row.header_size != Bth::kSize) parse_extensions(row, udp_payload.data() + Bth::kSize, packet);
+  packet.payload = udp_payload.subspan(row.header_size, packet.payload.size());
+  packet.icrc = load_icrc(udp_payload.data() + udp_payload.size() - kIcrcSize);
+}
+
 std::size_t encode_headers(const Bth& bth, const Packet& extensions, std::byte* to) {
   const OpcodeInfo& row = info(bth.opcode);
   VERBENA_CHECK(row.known);

@@ -48,6 +48,13 @@ enum class ParseError : std::uint8_t {
 /// verified here.
 [[nodiscard]] std::expected<Packet, ParseError> parse(ConstBytes udp_payload);
 
+/// How many bytes at a packet's beginning say of what kind it is: the BTH but for its last word,
+/// which is AckReq and PSN.
+inline constexpr std::size_t kKindSize = Bth::kSize - 4;
+/// Makes `packet` what parse() would give for a UDP payload that has the size of the one it was
+/// parsed from, and the same first kKindSize bytes.
+void parse_same_kind(ConstBytes udp_payload, Packet& packet);
+
 /// Writes BTH and extension headers for the packet's opcode; returns how many bytes (at most
 /// kMaxHeaderSize). The opcode is known to the table (checked).
 std::size_t encode_headers(const Packet& packet, std::byte* to);

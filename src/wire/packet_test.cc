@@ -50,6 +50,22 @@ TEST_P(EachOpcode, ParsesAndEncodesToTheSameBytes) {
   }
 }
 
+TEST_P(EachOpcode, OneOfTheSameKindIsParsedAsAnother) {
+  Random random(3);
+  const std::size_t payload_size = info(GetParam()).has_payload ? 13 : 0;
+  const std::vector<std::byte> first = random_datagram(random, GetParam(), payload_size);
+  std::vector<std::byte> second = random_datagram(random, GetParam(), payload_size);
+  std::copy_n(first.begin(), kKindSize, second.begin());
+  auto packet = parse(first);
+  ASSERT_TRUE(packet);
+  parse_same_kind(second, *packet);
+  EXPECT_EQ(packet->bth, parse(second).value().bth);
+  EXPECT_EQ(packet->payload.data(), parse(second).value().payload.data());
+  std::vector<std::byte> out(second.size());
+  encode(*packet, out);
+  EXPECT_EQ(out, second);
+}
+
 TEST_P(EachOpcode, IsRefusedAtEveryLengthThatIsTooShort) {
   Random random(7);
   const OpcodeInfo& row = info(GetParam());

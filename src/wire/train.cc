@@ -2,6 +2,7 @@
 #include "wire/train.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "base/check.h"
@@ -12,17 +13,38 @@
 
 namespace verbena::wire {
 
-TrainPacket packet_at(const Train& train, std::uint32_t index) {
+namespace {
+
+/// Moves a place in the gather list on by `bytes`, over all pieces that end there.
+void move_on(const Train& train, std::uint32_t bytes, TrainPacket& packet) {
+  packet.piece_offset += bytes;
+  while (packet.piece < train.gather.size() &&
+         packet.piece_offset >= train.gather[packet.piece].size()) {
+    packet.piece_offset -= static_cast<std::uint32_t>(train.gather[packet.piece].size());
+    ++packet.piece;
+  }
+}
+
+/// Gives a packet that has a RETH its place in the peer's memory.
+void set_remote_address(const Train& train, std::uint32_t index, TrainPacket& packet) {
+  if (train.remote_step == 0) return;
+  store_be(packet.headers.data() + train.head.info().reth_offset,
+           train.head.reth.address + index * train.remote_step);
+}
+
+/// packet_at() into a place that is there.
+void encode_at(const Train& train, std::uint32_t index, TrainPacket& packet) {
   VERBENA_CHECK(index < train.count);
   const bool is_last = index + 1 == train.count;
   const std::uint64_t offset = std::uint64_t{index} * train.segment_size;
   VERBENA_CHECK(is_last ? offset <= train.payload_size
                         : offset + train.segment_size <= train.payload_size);
 
-  TrainPacket packet;
+  packet = {};
   packet.middle = index != 0 && !is_last;
-  packet.payload_offset = static_cast<std::uint32_t>(offset);
-  packet.payload_size = is_last ? train.payload_size - packet.payload_offset : train.segment_size;
+  move_on(train, static_cast<std::uint32_t>(offset), packet);
+  packet.payload_size =
+      is_last ? train.payload_size - static_cast<std::uint32_t>(offset) : train.segment_size;
   packet.pad_count = static_cast<std::uint8_t>((0U - packet.payload_size) & 3U);
 
   Bth bth = train.head.bth;
@@ -33,16 +55,25 @@ TrainPacket packet_at(const Train& train, std::uint32_t index) {
   bth.solicited = is_last && train.solicited_last;
   packet.header_size =
       static_cast<std::uint8_t>(encode_headers(bth, train.head, packet.headers.data()));
+  set_remote_address(train, index, packet);
+}
+
+}  // namespace
+
+TrainPacket packet_at(const Train& train, std::uint32_t index) {
+  TrainPacket packet;
+  encode_at(train, index, packet);
   return packet;
 }
 
 void advance(const Train& train, std::uint32_t index, TrainPacket& packet) {
   const bool both_middle = packet.middle && index + 1 < train.count && index != 0;
   if (!both_middle) {
-    packet = packet_at(train, index);
+    encode_at(train, index, packet);
     return;
   }
-  packet.payload_offset = index * train.segment_size;
+  move_on(train, train.segment_size, packet);
+  set_remote_address(train, index, packet);
   store_be24(packet.headers.data() + Bth::kPsnOffset, (train.head.bth.psn + index) & kMask24);
 }
 
@@ -52,17 +83,13 @@ namespace {
 /// went away.
 template <typename Copy>
 bool gather(const Train& train, const TrainPacket& packet, std::byte* to, Copy copy) {
-  std::size_t skip = packet.payload_offset;
+  std::size_t skip = packet.piece_offset;
   std::size_t left = packet.payload_size;
-  for (const ConstBytes piece : train.gather) {
-    if (left == 0) break;
-    if (skip >= piece.size()) {
-      skip -= piece.size();
-      continue;
-    }
-    const std::size_t size = std::min(left, piece.size() - skip);
-    const std::byte* const from = piece.data() + skip;
-    if (!guarded(from, size, [&] { copy(to, from, size); })) return false;
+  for (std::size_t i = packet.piece; left != 0 && i < train.gather.size(); ++i) {
+    const ConstBytes piece = train.gather[i].subspan(skip);
+    const std::size_t size = std::min(left, piece.size());
+    if (size != 0 && !guarded(piece.data(), size, [&] { copy(to, piece.data(), size); }))
+      return false;
     to += size;
     left -= size;
     skip = 0;
@@ -77,25 +104,79 @@ bool copy_payload(const Train& train, const TrainPacket& packet, std::byte* to) 
   return gather(train, packet, to, copy_bytes);
 }
 
+namespace {
+
+/// Copies a packet's headers to its beginning; where it is long enough, and what is behind them is
+/// still to be written, as many bytes as the compiler knows.
+void put_headers(const TrainPacket& packet, std::byte* to, std::size_t packet_size) {
+  if (packet_size >= packet.headers.size()) {
+    std::memcpy(to, packet.headers.data(), packet.headers.size());
+  } else {
+    std::memcpy(to, packet.headers.data(), packet.header_size);
+  }
+}
+
+}  // namespace
+
 std::size_t write_packet(const Train& train, const TrainPacket& packet, IcrcStart start, Bytes to) {
   const std::size_t size = packet.wire_size();
   VERBENA_CHECK(to.size() >= size);
-  std::memcpy(to.data(), packet.headers.data(), packet.header_size);
+  put_headers(packet, to.data(), size);
   std::byte* const payload = to.data() + packet.header_size;
-  auto masked = packet.headers;
-  mask_for_icrc(masked.data());
-  ConstBytes head(masked.data(), packet.header_size);
-  std::uint32_t crc = start.state;
+  ConstBytes head(packet.headers.data(), packet.header_size);
+  std::uint32_t crc = icrc_masked(start.state, head.data());
   if (!gather(train, packet, payload, [&](std::byte* at, const std::byte* from, std::size_t bytes) {
         crc = copy_crc32(crc, head, at, from, bytes);
         head = {};
       }))
     return 0;
   std::byte* const pad = payload + packet.payload_size;
-  std::fill_n(pad, packet.pad_count, std::byte{0});
-  crc = crc32(crc32(crc, head), ConstBytes(pad, packet.pad_count));
+  if (!head.empty()) crc = crc32(crc, head);
+  if (packet.pad_count != 0) {
+    std::fill_n(pad, packet.pad_count, std::byte{0});
+    crc = crc32(crc, ConstBytes(pad, packet.pad_count));
+  }
   store_icrc(pad + packet.pad_count, crc);
   return size;
+}
+
+std::uint32_t run_length(const Train& train, std::uint32_t index, const TrainPacket& packet) {
+  const bool begins = packet.middle && packet.pad_count == 0 && packet.payload_size != 0 &&
+                      train.remote_step == 0 && packet.piece < train.gather.size();
+  if (!begins) return 0;
+  const std::size_t in_piece =
+      (train.gather[packet.piece].size() - packet.piece_offset) / packet.payload_size;
+  return static_cast<std::uint32_t>(std::min<std::size_t>(in_piece, train.count - 1 - index));
+}
+
+std::uint32_t write_run(const Train& train, std::uint32_t index, TrainPacket& packet,
+                        std::uint32_t count, IcrcStart start, std::uint16_t identification,
+                        Bytes to) {
+  const std::size_t size = packet.wire_size();
+  const std::size_t payload = packet.payload_size;
+  const std::size_t header_size = packet.header_size;
+  VERBENA_CHECK(count <= run_length(train, index, packet) && to.size() >= count * size);
+  const std::byte* const from = train.gather[packet.piece].data() + packet.piece_offset;
+  auto headers = packet.headers;
+  const std::uint32_t state = icrc_masked(start.state, headers.data());
+  std::uint32_t written = 0;
+  static_cast<void>(guarded(from, count * payload, [&] {
+    while (written < count) {
+      const std::uint32_t psn = (train.head.bth.psn + index + written) & kMask24;
+      store_be24(headers.data() + Bth::kPsnOffset, psn);
+      std::byte* const at = to.data() + written * size;
+      std::memcpy(at, headers.data(), header_size);
+      const auto number = static_cast<std::uint16_t>(identification + written);
+      const std::uint32_t crc = copy_crc32(state ^ icrc_of_identification(*train.path, number),
+                                           ConstBytes(headers.data(), header_size),
+                                           at + header_size, from + written * payload, payload);
+      store_icrc(at + header_size + payload, crc);
+      ++written;
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // it counts though the next one faults
+    }
+  }));
+  if (written > 1) move_on(train, static_cast<std::uint32_t>((written - 1) * payload), packet);
+  return written;
 }
 
 std::size_t write_packet(const Train& train, const TrainPacket& packet,

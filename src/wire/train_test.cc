@@ -139,7 +139,6 @@ TEST(Train, ItsPacketsParseBackToTheMessage) {
       ASSERT_TRUE(packet) << to_string(packet.error());
       expect_bth(packet->bth, sample, i);
       expect_same_extensions(*packet, train.head);
-      EXPECT_EQ(staged.payload_offset, received.size());
       EXPECT_EQ(staged.payload_size, packet->payload.size());
       if (i + 1 < train.count) {
         EXPECT_EQ(packet->payload.size(), train.segment_size);
@@ -171,9 +170,88 @@ TEST(Train, TheLongestMessageAddsUp) {
   train.middle_opcode = Opcode::kRcWriteMiddle;
   train.last_opcode = Opcode::kRcWriteLast;
   const TrainPacket last = packet_at(train, train.count - 1);
-  EXPECT_EQ(last.payload_offset, (1U << 31) - 256);
   EXPECT_EQ(last.payload_size, 256U);
   EXPECT_EQ(Bth::parse(last.headers.data()).psn, (1U << 23) - 1);
+}
+
+TEST(Train, ARunIsWrittenAsItsPacketsAre) {
+  Random random(5);
+  std::uint32_t longest = 0;
+  for (int round = 0; round < 500; ++round) {
+    Sample sample;
+    fill(random, sample);
+    if (random.below(2) == 0) sample.gather = {sample.payload};
+    Train& train = sample.train;
+    train.gather = sample.gather;
+    for (std::uint32_t i = 0; i < train.count; ++i) {
+      TrainPacket packet = packet_at(train, i);
+      const std::uint32_t length = run_length(train, i, packet);
+      ASSERT_LE(i + length, train.count);
+      if (length == 0) continue;
+      longest = std::max(longest, length);
+      const auto count = static_cast<std::uint32_t>(random.between(1, length));
+      const auto first = static_cast<std::uint16_t>(random.next());
+      const std::size_t size = packet.wire_size();
+      std::vector<std::byte> run(count * size + 1, std::byte{0xA5});
+      const IcrcStart start{icrc_start(sample.path, 0, size)};
+      ASSERT_EQ(write_run(train, i, packet, count, start, first, Bytes(run).first(count * size)),
+                count);
+      ASSERT_EQ(run.back(), std::byte{0xA5});
+      for (std::uint32_t k = 0; k < count; ++k) {
+        std::vector<std::byte> one(size);
+        ASSERT_EQ(write_packet(train, packet_at(train, i + k),
+                               static_cast<std::uint16_t>(first + k), one),
+                  size);
+        ASSERT_TRUE(std::equal(one.begin(), one.end(), run.data() + k * size)) << k;
+      }
+      advance(train, i + count, packet);
+      ASSERT_EQ(packet, packet_at(train, i + count));
+    }
+  }
+  EXPECT_EQ(longest, 7U) << "nine packets but the first and the last";
+}
+
+TEST(Train, ARowsPacketsAreMessagesOfTheirOwn) {
+  const Path path{.source = Address::from_ipv4(1), .destination = Address::from_ipv4(2)};
+  for (const Opcode opcode :
+       {Opcode::kRcSendOnly, Opcode::kRcWriteOnly, Opcode::kXrcWriteOnly, Opcode::kUcWriteOnly}) {
+    Random random(7);
+    const std::vector<std::byte> payload = test::random_bytes(random, 5 * 24);
+    const std::vector<ConstBytes> pieces = cut(random, payload);
+    Train row{.path = &path,
+              .middle_opcode = opcode,
+              .last_opcode = opcode,
+              .count = 5,
+              .segment_size = 24,
+              .payload_size = 5 * 24,
+              .remote_step = info(opcode).has_reth ? 100U : 0U,
+              .ack_request_last = true,
+              .gather = pieces};
+    row.head.bth.opcode = opcode;
+    row.head.bth.psn = kMask24 - 1;
+    row.head.xrceth.srq_number = 0x1234;
+    row.head.reth = {.address = 0xFFFF'FFFF'FFFF'FFF0, .rkey = 0x55, .dma_length = 24};
+    TrainPacket next;
+    for (std::uint32_t i = 0; i < row.count; ++i) {
+      advance(row, i, next);
+      ASSERT_EQ(next, packet_at(row, i));
+      std::vector<std::byte> datagram(next.wire_size());
+      ASSERT_EQ(write_packet(row, next, 0, datagram), datagram.size());
+      const auto packet = parse(datagram);
+      ASSERT_TRUE(packet) << to_string(packet.error());
+      EXPECT_EQ(packet->bth.opcode, opcode);
+      EXPECT_EQ(packet->bth.psn, (kMask24 - 1 + i) & kMask24);
+      EXPECT_EQ(packet->bth.ack_request, i == 4);
+      EXPECT_TRUE(std::ranges::equal(packet->payload, std::span(payload).subspan(i * 24, 24)));
+      if (info(opcode).has_reth) {
+        EXPECT_EQ(packet->reth.address, row.head.reth.address + i * 100) << "wraps around";
+        EXPECT_EQ(packet->reth.rkey, 0x55U);
+      }
+      if (info(opcode).has_xrceth) {
+        EXPECT_EQ(packet->xrceth.srq_number, 0x1234U);
+      }
+    }
+  }
 }
 
 using TrainDeathTest = testing::Test;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The victim: a program that keeps its own connections busy, checks its memory, and says so."""
+import os
 import pathlib
 import select
 import subprocess
@@ -11,6 +12,8 @@ import leftovers  # noqa: E402
 
 ANSWERS_IN = 60  # seconds
 PEER_QPN = 0x77
+# What threads keep of freed memory would count as used (mallinfo2(3)), and grow for hours.
+EXACT = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
 
 
 class Victim:
@@ -18,7 +21,8 @@ class Victim:
         self.gid = f"::ffff:{peer}"
         self.process = subprocess.Popen(
             [str(build / "bin" / "verbena"), "run", "--addr", address, "--", str(build / "bin" / "hostile_victim")],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, start_new_session=True)
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, start_new_session=True,
+            env={**os.environ, **EXACT})
 
     def ask(self, line):
         self.process.stdin.write(line + "\n")

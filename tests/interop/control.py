@@ -166,6 +166,8 @@ def queue_pairs(stage):
     check(pairs[0]["destination_qp"] == pairs[1]["number"] and
           pairs[1]["destination_qp"] == pairs[0]["number"], f"queue pairs: {pairs}")
     check(all(pair["counters"]["packets_sent"] > 0 for pair in pairs), f"queue pairs: {pairs}")
+    way = "shared memory" if os.environ.get("VERBENA_SAME_HOST") == "auto" else "network"
+    check([pair["way"] for pair in pairs] == [way, way], f"queue pairs: {pairs}")
     check("queue pair 0x" in stage.command("counters", "--qp"), "no queue pair in the text")
 
 

@@ -145,9 +145,10 @@ class Guest:
         # two, and an acknowledgement that comes while a message is being repeated makes rxe repeat
         # it shifted by one packet. It repeats often, without need: its timer goes on from an earlier
         # message when that was acknowledged.
-        # QEMU must think that there may be two, though: with one, the guest was seen to send nothing any
-        # more, 120 packets in its queue and no kick for them. It seems that QEMU leaves out the guest's
-        # memory barriers then, while a thread of its own works at the queues.
+        # QEMU must think that there may be two, though: for a machine of one it leaves out the guest's
+        # memory barriers, while a thread of its own works at the queues, and then the guest misses
+        # that it should have kicked one and sends nothing any more (seen: 120 packets in the queue,
+        # no kick).
         self.address = address
         self.console = image / "console"
         words = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",

@@ -222,7 +222,8 @@ static void closes_all_descriptors(void) {
   loop_close(&loop);
 }
 
-// With system calls of its own: nothing can keep the NIC alive, but nothing hangs or is written to.
+// With system calls of its own: nothing can keep the NIC's sockets alive, but nothing hangs or is
+// written to. Shared memory needs no descriptor while the process polls.
 static void closes_all_past_the_c_library(void) {
   struct loop loop;
   loop_open(&loop);
@@ -232,7 +233,10 @@ static void closes_all_past_the_c_library(void) {
   need(pipe2(foreign, O_NONBLOCK) == 0, "pipe2");
   for (int fd = 3; fd < 5000; ++fd) syscall(SYS_dup2, foreign[1], fd);
   const enum ibv_wc_status status = loop_send(&loop);
-  if (status != IBV_WC_RETRY_EXC_ERR) die("a send ended with %s", ibv_wc_status_str(status));
+  const char* same_host = getenv("VERBENA_SAME_HOST");
+  const int by_memory = same_host != NULL && strcmp(same_host, "auto") == 0;
+  if (status != (by_memory ? IBV_WC_SUCCESS : IBV_WC_RETRY_EXC_ERR))
+    die("a send ended with %s", ibv_wc_status_str(status));
   char byte = 0;
   need(read(foreign[0], &byte, 1) < 0, "an empty pipe");
   _exit(0);

@@ -45,13 +45,13 @@ Duration real_now() {
 }
 
 /// Takes seeds until there are none, or one fails.
-void work(Shared& shared, Shared::Job& job, std::uint64_t last) {
+void work(Shared& shared, Shared::Job& job, const CampaignOptions& options) {
   while (!shared.stop) {
     const std::uint64_t seed = shared.next.fetch_add(1);
-    if (seed > last) return;
+    if (seed > options.last) return;
     job.seed = seed;
     job.busy = true;
-    const RunReport report = run_seed(seed);
+    const RunReport report = run_seed(seed, options.same_host);
     job.counters.add(report.counters);
     job.virtual_time += report.virtual_time;
     ++shared.finished;
@@ -102,7 +102,7 @@ class Campaign {
     VERBENA_CHECK(child >= 0);
     if (child == 0) {
       set_log_level(LogLevel::kOff);  // what goes wrong goes wrong on purpose
-      work(*shared_, job, options_.last);
+      work(*shared_, job, options_);
       ::_exit(0);
     }
     children_[index] = child;

@@ -29,6 +29,7 @@ struct CampaignOptions {
   std::uint64_t first = 1;
   std::uint64_t last = 1;
   unsigned jobs = 1;
+  bool same_host = false;          ///< see run_seed()
   std::size_t most_failures = 10;  ///< then the rest is not run
   /// Called now and then with the number of runs so far.
   std::function<void(std::uint64_t runs)> progress{};

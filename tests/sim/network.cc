@@ -121,6 +121,11 @@ bool Network::waiting(const wire::Address& address) const {
   return found != ports_.end() && !found->second->empty();
 }
 
+bool Network::is_cut(const wire::Path& path, Time now) const {
+  const auto cut = cuts_.find({path.source, path.destination});
+  return cut != cuts_.end() && now < cut->second;
+}
+
 void Network::silence(const wire::Address& address) {
   const auto found = ports_.find(address);
   if (found == ports_.end()) return;
@@ -185,7 +190,7 @@ void Network::launch(std::unique_ptr<Datagram> datagram) {
 void Network::fly(std::unique_ptr<Datagram> datagram, const wire::Address& to) {
   const Time now = scheduler_.now();
   const Pair pair{datagram->path.source, to};
-  if (const auto cut = cuts_.find(pair); cut != cuts_.end() && now < cut->second) {
+  if (is_cut({.source = datagram->path.source, .destination = to}, now)) {
     ++counters_.cut;
     return give_back(std::move(datagram));
   }

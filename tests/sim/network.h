@@ -68,6 +68,7 @@ class Network final : public Actor {
   void cut(const wire::Address& from, const wire::Address& to, Time until) {
     cuts_[{from, to}] = until;
   }
+  [[nodiscard]] bool is_cut(const wire::Path& path, Time now) const;
   /// What is sent to an address goes through a line that all share, from now on.
   void narrow(const wire::Address& to, const BottleneckPlan& plan) {
     bottlenecks_.emplace(to, Bottleneck(plan));

@@ -84,7 +84,8 @@ Plan make_plan(std::uint64_t seed) {
   plan.nap = Duration(static_cast<Duration::rep>(random.below(30'000)));
   constexpr std::array kTimeouts = {1'000'000, 4'000'000, 20'000'000};
   plan.min_ack_timeout = Duration(kTimeouts[random.below(kTimeouts.size())]);
-  if (random.below(4) == 0) plan.window_max = 32 << 10;
+  constexpr std::array kWindows = {32 << 10, 1 << 20, 256 << 10, 256 << 10};
+  plan.window_max = static_cast<std::uint32_t>(kWindows[random.below(kWindows.size())]);
   plan.operations = static_cast<std::uint32_t>(random.between(520, 800));
   plan_disturbances(plan, random);
   plan_connections(plan, random);
@@ -93,6 +94,9 @@ Plan make_plan(std::uint64_t seed) {
   plan.unreliable_pairs = static_cast<std::uint32_t>(random.below(3));
   if (random.below(2) == 0) plan.numbered_queues = static_cast<std::uint32_t>(random.between(1, 3));
   if (plan.datagram_pairs != 0) plan.groups = static_cast<std::uint32_t>(random.below(3));
+  constexpr std::array kChannelMtus = {256U, 1024U, 4096U, 32768U};
+  plan.channel_mtu = kChannelMtus[random.below(kChannelMtus.size())];
+  plan.share_memory = random.below(2) == 0;
   return plan;
 }
 

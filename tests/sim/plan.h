@@ -31,6 +31,9 @@ struct Plan {
   std::uint64_t seed = 0;
   std::size_t processes = 2;
   bool ipv6 = false;
+  bool same_host = false;             ///< connected queue pairs use memory that the processes share
+  std::uint32_t channel_mtu = 32768;  ///< payload of their packets
+  bool share_memory = false;          ///< and peers' memory, where they may, with `same_host`
   std::uint32_t port_mtu = 4096;
   NetworkPlan network{};
   Duration nap{10'000};
@@ -55,6 +58,10 @@ struct Plan {
   bool windows = false;                ///< memory windows over what peers reach
   std::uint32_t misdeed_ppm = 4'000;   ///< of operations, those that are wrong on purpose
 
+  /// Payload of a packet between connected queue pairs that agreed on a path MTU.
+  [[nodiscard]] std::uint32_t mtu(std::uint32_t path_mtu) const {
+    return same_host ? channel_mtu : path_mtu;
+  }
   [[nodiscard]] bool loses() const {
     return disturbance.drop_ppm != 0 || disturbance.corrupt_ppm != 0 || pauses != 0 ||
            silences != 0 || restarts != 0;

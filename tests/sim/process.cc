@@ -246,6 +246,16 @@ std::uint32_t Process::events_of(std::uint32_t qp_number, ibv_event_type type) c
   return found == events_.end() ? 0 : found->second;
 }
 
+void Process::expect_event(std::uint32_t qp_number, ibv_event_type type) {
+  world_.scheduler().spawn(index_, name_ + " expects", [this, qp_number, type] {
+    world_.scheduler().sleep(Duration(1));  // whoever can run does so before
+    if (up() && !had_event(qp_number, type)) {
+      world_.fail(
+          fmt::format("{}: qp {:#08x} refused a request and raised no event", name_, qp_number));
+    }
+  });
+}
+
 void Process::forget_event(std::uint32_t qp_number, ibv_event_type type) {
   events_.erase({qp_number, static_cast<int>(type)});
 }
@@ -390,7 +400,7 @@ void Process::crash() {
   restart_requested_ = false;
   ++world_.counters().restarts;
   world_.trace().line(world_.now(), name_, "vanishes");
-  world_.network().silence(address());
+  world_.host().silence(address());
   down_ = true;
   stop_threads();
   for (Side* side : sides_) side->crash();

@@ -100,6 +100,8 @@ class Process {
     return events_of(qp_number, type) != 0;
   }
   [[nodiscard]] std::uint32_t events_of(std::uint32_t qp_number, ibv_event_type type) const;
+  /// Fails the run unless one was raised: its thread may only have to read it.
+  void expect_event(std::uint32_t qp_number, ibv_event_type type);
   void forget_events(std::uint32_t qp_number);
   void forget_event(std::uint32_t qp_number, ibv_event_type type);
   void poll_all();

@@ -179,6 +179,9 @@ TEST(Found, RetriesBehindAFullWindow) { EXPECT_EQ(run_found(37).failure, ""); }
 // The fault that flips a bit flipped the one in which a forged packet's ICRC was wrong.
 TEST(Found, ForgedPacketsMadeRightByAFault) { EXPECT_EQ(run_seed(9202365).failure, ""); }
 TEST(Found, ADatagramAfterTheLastLook) { EXPECT_EQ(run_seed(40002907).failure, ""); }
+TEST(Found, ThatRequestsWithoutPacketsTakeNoPsns) {
+  EXPECT_EQ(run_seed(1039004137, true).failure, "");
+}
 
 }  // namespace
 }  // namespace verbena::sim

@@ -111,6 +111,14 @@ class Side final : public ReceiveTaker {
   [[nodiscard]] Duration patience() const;
   void lose_peer();
 
+  /// Requests that may leave as one train: of one kind and length, WRITEs to places at one step.
+  struct Row {
+    Kind kind{};
+    std::uint32_t length = 0;
+    std::uint32_t step = 0;
+    std::optional<std::uint32_t> next{};  ///< where in the peer's zone
+  };
+
   // side_post.cc: traffic
   bool traffic();
   bool flush_unsignalled();
@@ -137,6 +145,8 @@ class Side final : public ReceiveTaker {
   [[nodiscard]] Kind choose_kind();
   [[nodiscard]] std::uint32_t choose_length(std::uint32_t longest);
   [[nodiscard]] Range choose_target(std::uint32_t length, const Range& within);
+  void begin_row();
+  [[nodiscard]] Range next_in_row(std::uint32_t length, const Range& within);
   [[nodiscard]] bool room() const { return sends_.size() < terms_.send_depth; }
   [[nodiscard]] std::int64_t credit() const;
   void drain_send_queue();
@@ -249,7 +259,9 @@ class Side final : public ReceiveTaker {
 
   State state_ = State::kDown;
   Terms terms_{};
-  std::uint32_t mtu_ = 1024;
+  std::optional<Row> row_{};  ///< that is being posted
+  std::uint32_t path_mtu_ = 1024;
+  std::uint32_t mtu_ = 1024;  ///< payload of a packet
   std::uint32_t sq_psn_ = 0;
   ibv_qp* qp_ = nullptr;
   std::uint32_t qp_number_ = 0;

@@ -53,7 +53,8 @@ void Side::agree() {
     terms.extended = extended;
     side->agree_receives(terms);
     side->terms_ = terms;
-    side->mtu_ = mtu;
+    side->path_mtu_ = mtu;
+    side->mtu_ = world_.plan().mtu(mtu);
     // Often so near the end of the PSNs that they wrap.
     side->sq_psn_ = static_cast<std::uint32_t>(
         random().below(2) == 0 ? kPsnMask - random().below(200) : random().below(kPsnMask + 1));

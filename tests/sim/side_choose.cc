@@ -80,8 +80,8 @@ SendWork Side::make_work(Kind kind) {
   work.kind = kind;
   work.signaled = unsignaled_ + 1 >= std::max(terms_.send_depth / 2, 1u) ||
                   !random().chance_ppm(terms_.unsignaled_ppm);
-  work.solicited = random().below(3) == 0;
-  work.fence = random().below(8) == 0;
+  work.solicited = !row_ && random().below(3) == 0;
+  work.fence = !row_ && random().below(8) == 0;
   work.immediate = static_cast<std::uint32_t>(random().next());
   work.posted = world_.now();
   name_queue(work);
@@ -111,10 +111,11 @@ SendWork Side::make_work(Kind kind) {
 /// Gives the request its PSNs.
 void Side::number(SendWork& work) {
   work.first_psn = next_psn_;
-  work.psn_count = is_local(work.kind)    ? 0
-                   : is_atomic(work.kind) ? 1
-                                          : std::max((work.length + mtu_ - 1) / mtu_, 1u);
-  next_psn_ = (next_psn_ + work.psn_count) & kPsnMask;
+  const std::uint32_t count = is_local(work.kind) ? 0
+                              : is_atomic(work.kind)
+                                  ? 1
+                                  : std::max((work.length + mtu_ - 1) / mtu_, 1u);
+  next_psn_ = (next_psn_ + count) & kPsnMask;
 }
 
 std::vector<Piece> Side::take_pieces(std::uint32_t length, std::uint32_t most,
@@ -172,8 +173,8 @@ bool Side::reuse_read(SendWork& work, std::uint32_t longest) {
 }
 
 void Side::make_message(SendWork& work, std::uint32_t longest) {
-  if (reuse_read(work, longest)) return;
-  work.length = choose_length(longest);
+  if (!row_ && reuse_read(work, longest)) return;
+  work.length = row_ ? std::min(row_->length, longest) : choose_length(longest);
   add_source(work);
 }
 
@@ -186,6 +187,23 @@ Range Side::choose_target(std::uint32_t length, const Range& within) {
   }
   const auto offset = static_cast<std::uint32_t>(random().below(within.size - length + 1));
   return {within.offset + offset, length};
+}
+
+/// What is posted now may be a row, if it is of a kind that makes one.
+void Side::begin_row() {
+  const Kind kind = choose_kind();
+  if (kind != Kind::kSend && kind != Kind::kWrite) return;
+  const std::uint32_t length = choose_length(mtu_);
+  const auto gap = static_cast<std::uint32_t>(random().below(2) == 0 ? 0 : random().below(64));
+  row_ = {.kind = kind, .length = length, .step = length + gap};
+}
+
+Range Side::next_in_row(std::uint32_t length, const Range& within) {
+  const bool inside =
+      row_->next && *row_->next >= within.offset && *row_->next + length <= within.end();
+  const Range target = inside ? Range{*row_->next, length} : choose_target(length, within);
+  row_->next = target.offset + row_->step;
+  return target;
 }
 
 /// A READ sees what was there when it executed, if later requests wait for it; else perhaps theirs.
@@ -204,11 +222,12 @@ void Side::order_after_reads(SendWork& work, const Data& stored) {
 void Side::make_write(SendWork& work) {
   const Opening opening = choose_opening(work.kind);
   const std::uint32_t longest = std::min(kLongest, opening.range.size);
-  if (!reuse_read(work, longest)) {
-    work.length = choose_length(longest);
+  if (row_ || !reuse_read(work, longest)) {
+    work.length = row_ ? std::min(row_->length, longest) : choose_length(longest);
     add_source(work);
   }
-  work.target = choose_target(work.length, opening.range);
+  work.target =
+      row_ ? next_in_row(work.length, opening.range) : choose_target(work.length, opening.range);
   aim(work, opening);
   if (work.length == 0) name_nothing(work);
   order_after_reads(work, work.data);

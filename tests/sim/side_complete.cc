@@ -162,12 +162,10 @@ void Side::fail_send(SendWork& work, ibv_wc_status status) {
                                                                     : IBV_EVENT_QP_FATAL;
     // A READ that was asked for again is refused without one; its window may be gone by then.
     const bool again = work.kind == Kind::kRead &&
-                       world_.checker().transmissions(process_.address(), qp_number_,
-                                                      work.first_psn, work.psn_count) > 1;
+                       world_.checker().transmissions(process_.address(), qp_number_) > 1;
     if (peer_->process_.up() && peer_->state_ == State::kReady && !again &&
-        world_.now() > world_.scheduler().paused_until(peer_->process_.index()) &&
-        !peer_->process_.had_event(peer_->target_number_, event)) {
-      fail(fmt::format("the responder refused send {} and raised no event", work.id));
+        world_.now() > world_.scheduler().paused_until(peer_->process_.index())) {
+      peer_->process_.expect_event(peer_->target_number_, event);
     }
   }
   if (first) check_state(qp_, IBV_QPS_ERR);
@@ -210,8 +208,7 @@ bool Side::may_fail_with(const SendWork& work, ibv_wc_status status) const {
       if (terms_.timeout == 0) return false;
       if (peer_may_be_in_error || connection_.silent) return true;
       // Without a reason it takes bad luck, which gentle runs with all retries never have.
-      const std::uint32_t times = world_.checker().transmissions(process_.address(), qp_number_,
-                                                                 work.first_psn, work.psn_count);
+      const std::uint32_t times = world_.checker().transmissions(process_.address(), qp_number_);
       return may_exhaust() && times > terms_.retry_count;
     }
     case IBV_WC_REM_OP_ERR: return is_message(work.kind) && peer_->bad_receive_;

@@ -91,7 +91,7 @@ void Side::finish_epoch() {
     if (connection_.silent) world_.mend(process_.index(), peer_->process_.index());
   }
   if (world_.now() < connection_.calm_at ||
-      !world_.network().quiet(process_.address(), peer_->process_.address())) {
+      !world_.host().quiet(process_.address(), peer_->process_.address())) {
     return;
   }
   check_last_receive();

@@ -77,15 +77,19 @@ bool Side::post_sends() {
   }
   std::vector<SendWork> works;
   std::int64_t messages = 0;
-  const std::uint64_t count = random().between(1, 4);
+  if (random().below(4) == 0 && peer_->zone_) begin_row();
+  const std::uint64_t count = random().between(1, row_ ? 12 : 4);
   while (works.size() < count && room()) {
     // Who starves uses up the last receives soon.
-    const Kind kind = starves_ && random().below(2) == 0 ? Kind::kSend : choose_kind();
+    const Kind kind = row_                                 ? row_->kind
+                      : starves_ && random().below(2) == 0 ? Kind::kSend
+                                                           : choose_kind();
     if (is_message(kind) && terms_.prompt && credit() <= messages) break;
     messages += is_message(kind) ? 1 : 0;
     works.push_back(make_work(kind));
     sends_.push_back(works.back());  // the next one's model needs it
   }
+  row_.reset();
   if (works.empty()) return false;
   for (std::size_t i = 0; i < works.size(); ++i) {
     works[i] = sends_[sends_.size() - works.size() + i];

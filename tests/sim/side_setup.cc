@@ -278,7 +278,7 @@ void Side::to_rtr() {
   constexpr int kTargetMask = kMask | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RTR;
-  attr.path_mtu = to_enum(mtu_);
+  attr.path_mtu = to_enum(path_mtu_);
   attr.rq_psn = peer_->sq_psn_;
   // The peer asks for no more than its own limit, which may be below ours.
   attr.max_dest_rd_atomic = std::min(terms_.max_rd_atomic, peer_->terms_.max_rd_atomic);

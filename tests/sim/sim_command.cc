@@ -23,6 +23,7 @@ constexpr const char* kFooter = R"(Examples:
   verbena sim --seeds 1..1000 --jobs 2
   verbena sim --seed 4711                 the same run again, with a line for everything in it
   verbena sim --seed 4711 --quiet         only whether it is right
+  verbena sim --seeds 1..1000 --same-host all processes on one machine
 
 Exit status: 0 when all runs were right, 1 when one failed, 2 wrong usage.)";
 
@@ -31,6 +32,7 @@ struct Options {
   std::string seeds{};
   unsigned jobs = 1;
   std::size_t most_failures = 10;
+  bool same_host = false;
   bool quiet = false;
   bool json = false;
 };
@@ -68,6 +70,8 @@ nlohmann::ordered_json to_json(const RunCounters& counters) {
           {"connections", counters.epochs},
           {"packets", counters.packets},
           {"bytes", counters.bytes},
+          {"by_ring", counters.by_ring},
+          {"direct", counters.direct},
           {"retransmitted", counters.retransmitted},
           {"naks", counters.naks},
           {"rnr_naks", counters.rnr_naks},
@@ -116,7 +120,7 @@ nlohmann::ordered_json to_json(const RunCounters& counters) {
 
 int run_one(std::uint64_t seed, const Options& options) {
   std::FILE* const trace = options.quiet || options.json ? nullptr : stdout;
-  const RunReport report = run_seed(seed, trace);
+  const RunReport report = run_seed(seed, options.same_host, trace);
   const bool right = report.failure.empty();
   if (options.json) {
     const nlohmann::ordered_json object = {{"seed", report.seed},
@@ -139,8 +143,11 @@ int run_one(std::uint64_t seed, const Options& options) {
 }
 
 int run_many(const Options& options, std::uint64_t first, std::uint64_t last) {
-  CampaignOptions campaign{
-      .first = first, .last = last, .jobs = options.jobs, .most_failures = options.most_failures};
+  CampaignOptions campaign{.first = first,
+                           .last = last,
+                           .jobs = options.jobs,
+                           .same_host = options.same_host,
+                           .most_failures = options.most_failures};
   const bool shows = !options.quiet && !options.json && ::isatty(STDERR_FILENO) != 0;
   if (shows) {
     campaign.progress = [total = last - first + 1](std::uint64_t runs) {
@@ -164,8 +171,8 @@ int run_many(const Options& options, std::uint64_t first, std::uint64_t last) {
     std::fputs((object.dump(2) + "\n").c_str(), stdout);
   } else {
     for (const FailedSeed& seed : report.failed) {
-      fmt::print("seed {} FAILED: {}\n  again: verbena sim --seed {}\n", seed.seed, seed.failure,
-                 seed.seed);
+      fmt::print("seed {} FAILED: {}\n  again: verbena sim{} --seed {}\n", seed.seed, seed.failure,
+                 options.same_host ? " --same-host" : "", seed.seed);
     }
     fmt::print("{}\n", summary(report));
   }
@@ -199,6 +206,8 @@ void add_sim_command(CLI::App& app, int& status) {
       ->check(CLI::Range(1U, 64U));
   command->add_option("--failures", options->most_failures, "Stop after so many failed seeds (10)")
       ->check(CLI::PositiveNumber);
+  command->add_flag("--same-host", options->same_host,
+                    "Connected queue pairs use memory that their processes share");
   command->add_flag("--quiet", options->quiet, "No trace, no progress");
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options, &status] { status = run(*options); });

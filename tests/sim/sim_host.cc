@@ -5,12 +5,14 @@
 #include <utility>
 
 #include "base/check.h"
+#include "sim/arena.h"
 
 namespace verbena::sim {
 namespace {
 
 /// Datagrams that a NIC may take in one go, as the runner gives it.
 constexpr std::uint32_t kBudget = 256;
+constexpr Duration kMoment = std::chrono::microseconds(1);
 
 }  // namespace
 
@@ -78,10 +80,19 @@ Result<nic::Attachment> SimHost::attach(const wire::Address& address) {
     return fail(std::errc::address_in_use, wire::to_string(address) + " has a NIC already");
   }
   auto port = network_.attach(address, [this, address] { arrived(address); });
+  if (rings_ != nullptr) port = rings_->attach(address, std::move(port));
   const auto slot = static_cast<std::uint8_t>(random_.below(64));
-  return nic::Attachment{.slot = slot,
-                         .link = stack_(group->second, std::move(port)),
-                         .membership = std::make_shared<SimMembership>(network_, address)};
+  nic::Attachment made{.slot = slot,
+                       .link = stack_(group->second, std::move(port)),
+                       .membership = std::make_shared<SimMembership>(network_, address)};
+  if (rings_ != nullptr) {
+    made.meet = [this](const wire::Path& path, std::uint32_t) {
+      return rings_->meet(path.source, path.destination);
+    };
+    if (share_memory_) made.direct = rings_->share(address);
+    counted_.push_back(made.counters);
+  }
+  return made;
 }
 
 Result<std::unique_ptr<nic::Notifier>> SimHost::make_notifier() {
@@ -103,11 +114,37 @@ void SimHost::wake(nic::Nic& nic) {
   if (found != nics_.end() && found->second.nic == &nic) found->second.due = now();
 }
 
+std::uint64_t SimHost::direct_requests() const {
+  std::uint64_t sum = 0;
+  for (const auto& counters : counted_) sum += counters->direct_requests;
+  return sum;
+}
+
+/// All processes have one memory: every region is where it is, for its peers, too. What a program
+/// takes away would stay in a file; here it would be gone for them as well.
+std::optional<nic::SharedMemory> SimHost::share_memory(Bytes memory, std::uint32_t access) {
+  const bool open = (access & (engine::kRemoteWrite | engine::kRemoteRead)) != 0 &&
+                    (access & engine::kOnDemand) == 0;
+  if (!share_memory_ || !open || memory.size() == Arena::kBrittle.size) return std::nullopt;
+  return nic::SharedMemory{
+      .pages = memory, .offset = reinterpret_cast<std::uintptr_t>(memory.data()), .writable = true};
+}
+
 void SimHost::arrived(const wire::Address& address) {
   const auto found = nics_.find(address);
   if (found == nics_.end() || found->second.due) return;
   const auto nap = static_cast<std::uint64_t>(nap_.count());
   found->second.due = now() + Duration(static_cast<Duration::rep>(random_.below(nap + 1)));
+}
+
+void SimHost::silence(const wire::Address& address) {
+  network_.silence(address);
+  if (rings_ != nullptr) rings_->silence(address);
+}
+
+bool SimHost::quiet(const wire::Address& a, const wire::Address& b) const {
+  if (rings_ != nullptr && (rings_->waiting(a) || rings_->waiting(b))) return false;
+  return network_.quiet(a, b);
 }
 
 nic::Waited SimHost::wait(const std::function<bool()>& ready, nic::Notifier* notifier) {
@@ -138,7 +175,9 @@ void SimHost::act(Time now) {
     if (!at || *at > now) continue;
     driven.due.reset();
     driven.nic->progress(now, kBudget);
-    if (network_.waiting(address)) driven.due = now;  // as a descriptor that stays readable
+    // As a descriptor that stays readable. Rings let the network wait for a moment.
+    if (network_.waiting(address)) driven.due = now + (rings_ == nullptr ? Duration(0) : kMoment);
+    if (rings_ != nullptr && rings_->waiting(address)) driven.due = now;
   }
 }
 

@@ -6,11 +6,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/random.h"
 #include "nic/host.h"
 #include "nic/nic.h"
 #include "sim/network.h"
+#include "sim/same_host.h"
 #include "sim/scheduler.h"
 
 namespace verbena::sim {
@@ -23,13 +25,18 @@ class SimHost final : public nic::Host, public Actor {
   /// Puts links on top of a NIC's own: faults, the wire's checker.
   using Stack =
       std::function<std::unique_ptr<link::Link>(Scheduler::Group, std::unique_ptr<link::Link>)>;
-  /// `nap` is how long at most a NIC takes to notice that a packet came.
-  SimHost(Scheduler& scheduler, Network& network, Duration nap, std::uint64_t seed, Stack stack)
+  /// `nap` is how long at most a NIC takes to notice that a packet came. With `rings` all NICs are
+  /// on one machine, and connected queue pairs use memory that they share; with `share_memory`
+  /// their programs' own, too.
+  SimHost(Scheduler& scheduler, Network& network, Duration nap, std::uint64_t seed, Stack stack,
+          SameHost* rings = nullptr, bool share_memory = false)
       : scheduler_(scheduler),
         network_(network),
         nap_(nap),
         random_(seed),
-        stack_(std::move(stack)) {}
+        stack_(std::move(stack)),
+        rings_(rings),
+        share_memory_(share_memory && rings != nullptr) {}
 
   /// Before its NIC is opened.
   void assign(const wire::Address& address, Scheduler::Group group) { groups_[address] = group; }
@@ -38,6 +45,15 @@ class SimHost final : public nic::Host, public Actor {
   /// As poll(2) on a channel's descriptor would: waits until it is readable. For fibres.
   [[nodiscard]] nic::Waited wait_readable(int descriptor);
 
+  /// The process at an address vanished: its NIC neither sends nor receives from now on.
+  void silence(const wire::Address& address);
+  /// Nothing is under way between two addresses, nor waits at one of them.
+  [[nodiscard]] bool quiet(const wire::Address& a, const wire::Address& b) const;
+  /// Something arrived for the NIC at an address.
+  void arrived(const wire::Address& address);
+
+  /// WRITEs and READs of all NICs that were copied without packets.
+  [[nodiscard]] std::uint64_t direct_requests() const;
   [[nodiscard]] std::size_t nics() const { return nics_.size(); }
   [[nodiscard]] std::size_t notifiers() const { return notifiers_.size(); }
 
@@ -50,6 +66,8 @@ class SimHost final : public nic::Host, public Actor {
   void adopt(nic::Nic& nic) override;
   void release(nic::Nic& nic) override;
   void wake(nic::Nic& nic) override;
+  [[nodiscard]] std::optional<nic::SharedMemory> share_memory(Bytes memory,
+                                                              std::uint32_t access) override;
   [[nodiscard]] nic::Waited wait(const std::function<bool()>& ready,
                                  nic::Notifier* notifier) override;
 
@@ -68,13 +86,15 @@ class SimHost final : public nic::Host, public Actor {
   };
 
   [[nodiscard]] std::optional<Time> due(const Driven& driven) const;
-  void arrived(const wire::Address& address);
 
   Scheduler& scheduler_;
   Network& network_;
   Duration nap_;
   Random random_;
   Stack stack_;
+  SameHost* rings_;
+  bool share_memory_;
+  std::vector<std::shared_ptr<const engine::Counters>> counted_;
   std::map<wire::Address, Scheduler::Group> groups_;
   std::map<wire::Address, Driven> nics_;
   std::map<int, SimNotifier*> notifiers_;

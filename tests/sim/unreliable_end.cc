@@ -43,7 +43,7 @@ bool UnreliableEnd::step() {
       if (world_.winding_up() || !process_.up() || !peer_->process_.up()) return false;
       if (peer_->state_ == State::kReady || (pair_.ending && !peer_->down())) return false;
       if (peer_->down()) {
-        const bool quiet = world_.network().quiet(process_.address(), peer_->process_.address());
+        const bool quiet = world_.host().quiet(process_.address(), peer_->process_.address());
         if (world_.now() < pair_.calm_at || !quiet) return false;
         begin();
       }
@@ -77,7 +77,8 @@ void UnreliableEnd::begin() {
   constexpr std::array<std::uint32_t, 5> kMtus = {256, 512, 1024, 2048, 4096};
   const std::uint32_t mtu = kMtus[random().below(world_.plan().port_mtu == 1024 ? 3 : 5)];
   for (UnreliableEnd* end : pair_.ends) {
-    end->mtu_ = mtu;
+    end->path_mtu_ = mtu;
+    end->mtu_ = world_.plan().mtu(mtu);
     end->sq_psn_ =
         static_cast<std::uint32_t>(random().below(2) == 0 ? wire::kMask24 - random().below(100)
                                                           : random().next()) &
@@ -130,7 +131,7 @@ void UnreliableEnd::connect() {
   while (receives_.size() < depth_) post_receive();
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RTR;
-  attr.path_mtu = *std::ranges::find(kMtus, mtu_, [](ibv_mtu mtu) { return 128U << mtu; });
+  attr.path_mtu = *std::ranges::find(kMtus, path_mtu_, [](ibv_mtu mtu) { return 128U << mtu; });
   attr.dest_qp_num = peer_->qp_number_;
   attr.rq_psn = peer_->sq_psn_;
   attr.ah_attr.is_global = 1;
@@ -155,7 +156,7 @@ bool UnreliableEnd::may_end() const {
     return std::ranges::any_of(end.sends_, &Send::signaled);
   };
   return !signaled(*this) && !signaled(*peer_) && expected_.empty() && peer_->expected_.empty() &&
-         world_.network().quiet(process_.address(), peer_->process_.address());
+         world_.host().quiet(process_.address(), peer_->process_.address());
 }
 
 void UnreliableEnd::end() {

@@ -126,7 +126,8 @@ class UnreliableEnd {
   bool reuse_ = false;  ///< the queue pair is in RESET and will serve the next epoch
   BufferPtr zone_{};    ///< where the peer's WRITEs go
   ibv_mr* zone_mr_ = nullptr;
-  std::uint32_t mtu_ = 1024;
+  std::uint32_t path_mtu_ = 1024;
+  std::uint32_t mtu_ = 1024;  ///< payload of a packet
   std::uint32_t sq_psn_ = 0;
   std::uint32_t receive_size_ = 4096;
   std::uint32_t depth_ = 8;

@@ -87,6 +87,7 @@ class WireChecker::Tap final : public link::Link {
     }
     return count;
   }
+  [[nodiscard]] bool arm() override { return below_->arm(); }
   [[nodiscard]] std::optional<Time> poll_timeout() const override { return below_->poll_timeout(); }
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
     return below_->source_port();
@@ -126,14 +127,13 @@ void WireChecker::alive(const wire::Address& local, std::uint32_t local_qp, Time
   if (due.has_value() && posted > *due + kNakGrace) accuse(found->second, "a gap was not NAKed");
 }
 
-std::uint32_t WireChecker::transmissions(const wire::Address& local, std::uint32_t local_qp,
-                                         std::uint32_t first_psn, std::uint32_t count) const {
+std::uint32_t WireChecker::transmissions(const wire::Address& local, std::uint32_t local_qp) const {
   const auto found = flows_.find({local, local_qp});
   if (found == flows_.end()) return 0;
+  const Flow& flow = found->second;
   std::uint32_t most = 0;
-  for (std::uint32_t i = 0; i < std::min(count, kRing); ++i) {
-    const std::uint32_t psn = add(first_psn, i);
-    const Flow::Sent& sent = found->second.sent[psn % kRing];
+  for (std::uint32_t psn = flow.unacked; distance(flow.high, psn) > 0; psn = add(psn, 1)) {
+    const Flow::Sent& sent = flow.sent[psn % kRing];
     if (sent.psn == psn) most = std::max(most, sent.times);
   }
   return most;
@@ -299,8 +299,8 @@ void WireChecker::received(const wire::Address& at, const wire::Segment& segment
   const ConstBytes bytes = segment.datagram;
   if (bytes.size() < wire::Bth::kSize + wire::kIcrcSize) return;
   const ConstBytes covered = bytes.first(bytes.size() - wire::kIcrcSize);
-  if (wire::icrc(segment.path, segment.identification.value_or(0), covered) !=
-      wire::load_icrc(bytes.data() + covered.size())) {
+  if (!segment.undamaged && wire::icrc(segment.path, segment.identification.value_or(0), covered) !=
+                                wire::load_icrc(bytes.data() + covered.size())) {
     ++corrupt_;
     return;
   }

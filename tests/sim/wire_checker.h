@@ -62,9 +62,9 @@ class WireChecker {
   void close(const wire::Address& local, std::uint32_t local_qp);
   /// The queue pair completed something that was posted at `posted`, so it was alive then.
   void alive(const wire::Address& local, std::uint32_t local_qp, Time posted);
-  /// How often a packet of these PSNs was sent at most.
-  [[nodiscard]] std::uint32_t transmissions(const wire::Address& local, std::uint32_t local_qp,
-                                            std::uint32_t first_psn, std::uint32_t count) const;
+  /// How often a packet that is not acknowledged was sent at most.
+  [[nodiscard]] std::uint32_t transmissions(const wire::Address& local,
+                                            std::uint32_t local_qp) const;
   /// One beyond the highest PSN that was sent.
   [[nodiscard]] std::uint32_t high_psn(const wire::Address& local, std::uint32_t local_qp) const;
 

@@ -136,9 +136,8 @@ struct SendWork {
   Binding binding{};
   std::optional<std::size_t> queue{};  ///< XRC: of the peer's numbered ones, that it names
   std::uint32_t queue_number = 0;
-  bool unseen = false;  ///< it completes at the peer, where nobody looks
-  std::uint32_t first_psn = 0;
-  std::uint32_t psn_count = 0;
+  bool unseen = false;          ///< it completes at the peer, where nobody looks
+  std::uint32_t first_psn = 0;  ///< unless requests before it went without packets
   /// READ: what later requests may have stored before memory was read.
   std::vector<Store> alternatives{};
   bool pinned = false;  ///< READ: others send what it reads, so later WRITEs to it are fenced

@@ -63,6 +63,7 @@ class CountedFaults final : public link::Link {
   std::size_t receive(std::span<wire::Segment> segments, Time now) override {
     return faults_.receive(segments, now);
   }
+  [[nodiscard]] bool arm() override { return faults_.arm(); }
   [[nodiscard]] std::optional<Time> poll_timeout() const override { return faults_.poll_timeout(); }
 
  private:
@@ -90,12 +91,15 @@ World::World(const Plan& plan, std::FILE* trace_to)
           scheduler_, [this](const std::string& why) { scheduler_.note_failure(why); },
           [this](const wire::Address& at, const wire::Packet& packet,
                  const wire::Segment& segment) { arrived(at, packet, segment); }),
-      host_(scheduler_, network_, plan.nap, plan.seed ^ 0x4057,
-            [this](Scheduler::Group group, std::unique_ptr<link::Link> port) {
-              auto faults = std::make_unique<CountedFaults>(
-                  std::move(port), fault_plan(plan_.disturbance, random_.next()), counters_);
-              return checker_.wrap(address_of(group), std::move(faults));
-            }),
+      rings_(network_, scheduler_, trace_, [this](const wire::Address& at) { host_.arrived(at); }),
+      host_(
+          scheduler_, network_, plan.nap, plan.seed ^ 0x4057,
+          [this](Scheduler::Group group, std::unique_ptr<link::Link> port) {
+            auto faults = std::make_unique<CountedFaults>(
+                std::move(port), fault_plan(plan_.disturbance, random_.next()), counters_);
+            return checker_.wrap(address_of(group), std::move(faults));
+          },
+          plan.same_host ? &rings_ : nullptr, plan.share_memory),
       random_(plan.seed ^ 0x3042) {
   scheduler_.add(network_);
   scheduler_.add(host_);
@@ -113,6 +117,7 @@ World::World(const Plan& plan, std::FILE* trace_to)
     config.limits = {
         .max_qp = 64, .max_cq = 16, .max_mr = 64, .max_mw = 64, .max_pd = 8, .max_ah = 64};
     config.engine.min_ack_timeout = plan_.min_ack_timeout;
+    config.engine.channel_mtu = plan_.channel_mtu;
     config.engine.patient = plan_.patient;
     config.engine.window_max = plan_.window_max;
     config.engine.window_initial = std::min(config.engine.window_initial, plan_.window_max);
@@ -255,6 +260,8 @@ RunReport World::run() {
 void World::sum_up() {
   counters_.packets = network_.counters().packets;
   counters_.bytes = network_.counters().bytes;
+  counters_.by_ring = rings_.packets();
+  counters_.direct = host_.direct_requests();
   counters_.overflowed = network_.counters().overflows;
   counters_.cut = network_.counters().cut;
   counters_.forged = network_.counters().injected;
@@ -443,8 +450,10 @@ void run_programs_that_connect(RunReport& report, std::FILE* trace_to) {
 
 }  // namespace
 
-RunReport run_seed(std::uint64_t seed, std::FILE* trace_to) {
-  RunReport report = run_plan(make_plan(seed), trace_to);
+RunReport run_seed(std::uint64_t seed, bool same_host, std::FILE* trace_to) {
+  Plan plan = make_plan(seed);
+  plan.same_host = same_host;
+  RunReport report = run_plan(plan, trace_to);
   if (report.failure.empty() && seed % kCongestionEvery == 0) run_flows(report, trace_to);
   if (report.failure.empty() && seed % kConnectingEvery == 0)
     run_programs_that_connect(report, trace_to);

@@ -13,6 +13,7 @@
 #include "sim/arena.h"
 #include "sim/network.h"
 #include "sim/plan.h"
+#include "sim/same_host.h"
 #include "sim/scheduler.h"
 #include "sim/sim_host.h"
 #include "sim/trace.h"
@@ -38,6 +39,8 @@ struct RunCounters {
   std::uint64_t epochs = 0;  ///< connections made
   std::uint64_t packets = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t by_ring = 0;  ///< packets between processes that share memory
+  std::uint64_t direct = 0;   ///< WRITEs and READs without packets there
   std::uint64_t retransmitted = 0;
   std::uint64_t naks = 0;
   std::uint64_t rnr_naks = 0;
@@ -186,6 +189,7 @@ class World {
   Scheduler scheduler_;
   Network network_;
   WireChecker checker_;
+  SameHost rings_;
   SimHost host_;
   Random random_;
   RunCounters counters_{};
@@ -204,8 +208,10 @@ class World {
 };
 
 /// A deterministic run of a seed. Some seeds have more parts: flows over a bottleneck
-/// (`sim/congestion.h`), programs that connect (`sim/cm_run.h`).
-[[nodiscard]] RunReport run_seed(std::uint64_t seed, std::FILE* trace_to = nullptr);
+/// (`sim/congestion.h`), programs that connect (`sim/cm_run.h`). With `same_host` its processes are
+/// on one machine, and all else is as it was.
+[[nodiscard]] RunReport run_seed(std::uint64_t seed, bool same_host = false,
+                                 std::FILE* trace_to = nullptr);
 [[nodiscard]] RunReport run_plan(const Plan& plan, std::FILE* trace_to = nullptr);
 
 }  // namespace verbena::sim

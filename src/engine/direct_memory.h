@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "base/time.h"
+
+namespace verbena::engine {
+
+/// Memory that a peer on the same machine shares with this process: there a WRITE or a READ is one
+/// copy, which the requester makes, and no packet. Whatever is not found so goes by packets, so
+/// that the peer itself refuses what is wrong.
+///
+/// Threads: called with the shard held.
+class DirectMemory {
+ public:
+  /// What a requester wants to touch: `length` bytes at `address` behind a key of the peer's, with
+  /// `access` (kRemoteWrite or kRemoteRead), through the peer's queue pair.
+  struct Target {
+    std::uint16_t channel = 0;  ///< to the peer, see wire::Path
+    std::uint32_t qp_number = 0;
+    std::uint32_t destination_qp = 0;
+    std::uint32_t key = 0;
+    std::uint64_t address = 0;
+    std::uint64_t length = 0;
+    std::uint32_t access = 0;
+  };
+  /// Where it is in this process, until leave(): the peer takes it away only then. Empty when it is
+  /// not to be had.
+  [[nodiscard]] virtual Bytes reach(const Target& target) = 0;
+  /// False when the peer is gone: nobody will see what was copied.
+  [[nodiscard]] virtual bool leave(std::uint16_t channel, Time now) = 0;
+
+  /// What the peer of a connected queue pair may do through it by itself, from now on.
+  struct Admission {
+    std::uint32_t qp_number = 0;
+    std::uint32_t destination_qp = 0;  ///< the peer's queue pair
+    std::uint16_t channel = 0;
+    std::uint32_t pd = 0;
+    std::uint32_t access = 0;  ///< 0: nothing
+  };
+  virtual void admit(const Admission& admission) = 0;
+
+ protected:
+  DirectMemory() = default;
+  DirectMemory(const DirectMemory&) = delete;
+  DirectMemory& operator=(const DirectMemory&) = delete;
+  ~DirectMemory() = default;
+};
+
+}  // namespace verbena::engine

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// WRITEs and READs that are one copy between the memory of two processes (nic.md, "Same host").
+// Such a request takes no PSN, and stands in order all the same: nothing before it is under way,
+// and nothing after it begins before it is complete.
+#include <algorithm>
+
+#include "engine/direct_memory.h"
+#include "engine/message.h"
+#include "engine/mutants.h"
+#include "engine/queue_pair.h"
+
+namespace verbena::engine {
+namespace {
+
+/// Bytes that are copied while the peer cannot take its memory away (nic.md, "Same host").
+constexpr std::uint32_t kAtOnce = 256 << 10;
+/// What a small request takes of a turn's bytes.
+constexpr std::uint32_t kLeastCost = 16 << 10;
+
+/// Moves as many bytes as are `there` between a peer and the request's own memory, from byte
+/// `offset` on.
+bool copy(const MemoryLookup& memory, const QueuePair& qp, const SendWqe& wqe, std::uint32_t offset,
+          Bytes there) {
+  const SendRequest& request = wqe.request;
+  if (request.opcode == SendOpcode::kRead)
+    return scatter(memory, request.pieces, offset, there, qp.read_pd()).has_value();
+  if (request.inline_data)
+    return place_from(wqe.inline_bytes.subspan(offset, there.size()), there.data());
+  return gather_into(memory, request.pieces, offset, there, qp.config().pd).has_value();
+}
+
+}  // namespace
+
+/// What came before a request is executed at the peer when it is acknowledged, and not earlier.
+bool Requester::may_be_direct(const SendWqe& wqe) const {
+  if (core_.config.direct == nullptr || qp_.path().channel == 0) return false;
+  const SendOpcode opcode = wqe.request.opcode;
+  const bool alone = (oldest_ == cursor_ && !under_way()) || mutant(Mutant::kDirectOvertakes);
+  return alone && cursor_ == assigned_ && wqe.length != 0 &&
+         (opcode == SendOpcode::kWrite || opcode == SendOpcode::kRead) &&
+         qp_.config().type == QpType::kRc && !qp_.pace().limits();
+}
+
+/// kIdle: done; kMore: the turn is over. Nothing when it has to go by packets, from its beginning:
+/// the peer, or this side's way of sending, then finds what is wrong.
+std::optional<Fill> Requester::do_directly(SendWqe& wqe, std::uint32_t& budget, Time now) {
+  while (direct_bytes_ < wqe.length) {
+    if (budget == 0) return Fill::kMore;
+    const std::uint32_t size = std::min(wqe.length - direct_bytes_, kAtOnce);
+    if (!copy_directly(wqe, size) || !core_.config.direct->leave(qp_.path().channel, now)) {
+      direct_bytes_ = 0;
+      return std::nullopt;
+    }
+    direct_bytes_ += size;
+    budget -= std::min(budget, std::max(size, kLeastCost));
+  }
+  finish_directly(wqe);
+  return Fill::kIdle;
+}
+
+/// Copies some of a request; leave() is to follow.
+bool Requester::copy_directly(const SendWqe& wqe, std::uint32_t size) {
+  DirectMemory& direct = *core_.config.direct;
+  const std::uint16_t channel = qp_.path().channel;
+  const bool reads = wqe.request.opcode == SendOpcode::kRead;
+  const Bytes there = direct.reach({.channel = channel,
+                                    .qp_number = qp_.config().number,
+                                    .destination_qp = qp_.attributes().destination_qp,
+                                    .key = wqe.request.rkey,
+                                    .address = wqe.request.remote_address + direct_bytes_,
+                                    .length = size,
+                                    .access = reads ? kRemoteRead : kRemoteWrite});
+  if (there.empty()) return false;
+  if (copy(core_.memory, qp_, wqe, direct_bytes_, there)) return true;
+  static_cast<void>(direct.leave(channel, Time{}));
+  return false;
+}
+
+void Requester::count_direct(const SendWqe& wqe) {
+  const bool reads = wqe.request.opcode == SendOpcode::kRead;
+  qp_.count(reads ? &Counters::bytes_received : &Counters::bytes_sent, wqe.length);
+  qp_.count(&Counters::direct_requests);
+}
+
+void Requester::finish_directly(SendWqe& wqe) {
+  direct_bytes_ = 0;
+  count_direct(wqe);
+  wqe.first_psn = next_psn_;
+  wqe.psn_count = 0;
+  ++assigned_;
+  ++cursor_;
+  if (mutant(Mutant::kDirectOvertakes) && oldest_ + 1 != cursor_) return;
+  complete_oldest(Status::kSuccess);
+  retire_local();
+}
+
+// --- Without a place in the send queue
+
+bool Requester::copy_at_once(const SendWqe& wqe) {
+  const bool idle = cursor_ == qp_.config().send_queue->tail() && qp_.state() == QpState::kRts;
+  const bool reads = wqe.request.opcode == SendOpcode::kRead;
+  return idle && wqe.length <= kAtOnce && may_be_direct(wqe) &&
+         !(reads && qp_.attributes().max_rd_atomic == 0) && copy_directly(wqe, wqe.length);
+}
+
+bool Requester::end_at_once(const SendWqe& wqe, Time now) {
+  if (!core_.config.direct->leave(qp_.path().channel, now)) return false;
+  count_direct(wqe);
+  if (!wqe.request.signaled && !qp_.config().signal_all) return true;
+  qp_.config().send_queue->release_to(oldest_);  // of unsignaled ones before it
+  qp_.complete_send(completion_of(qp_, wqe, Status::kSuccess));
+  return true;
+}
+
+}  // namespace verbena::engine

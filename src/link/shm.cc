@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "link/shm.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "wire/train.h"
+
+namespace verbena::link {
+namespace {
+
+/// A reader that sleeps is woken when so many bytes are written, so that both copy at once.
+constexpr std::size_t kWakesFor = 32768;
+/// So long after rings brought something the link below is looked at only so often.
+constexpr Duration kWarm = std::chrono::microseconds(200);
+constexpr Duration kLookBelow = std::chrono::microseconds(20);
+constexpr int kBellsAtOnce = 16;
+/// A reader that only waits for a processor reads again within this time.
+constexpr Duration kReadsWithin = std::chrono::seconds(1);
+
+}  // namespace
+
+// --- Channels
+
+Result<std::shared_ptr<ShmChannels>> ShmChannels::create() {
+  sys::OwnedFd epoll = sys::move_high(sys::OwnedFd(sys::epoll_create()));
+  if (!epoll) return fail(static_cast<std::errc>(errno), "no descriptor for a slot's channels");
+  return std::make_shared<ShmChannels>(std::move(epoll));
+}
+
+Result<std::uint16_t> ShmChannels::open(ShmChannel channel) {
+  const std::scoped_lock lock(mutex_);
+  const auto free = std::ranges::find(used_, false);
+  const auto number = static_cast<std::uint16_t>(free - used_.begin());
+  if (number >= kMost) return fail(std::errc::no_buffer_space, "too many channels");
+  epoll_event event{.events = EPOLLIN, .data = {.u32 = number}};
+  if (sys::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, channel.bell, &event) != 0)
+    return fail(static_cast<std::errc>(errno), "a channel's bell cannot be watched");
+  if (free == used_.end()) used_.push_back(true);
+  used_[number] = true;
+  changes_.push_back(
+      {.number = number, .opened = std::make_unique<ShmChannel>(std::move(channel))});
+  changed_.store(true, std::memory_order_release);
+  return number;
+}
+
+/// The number is free again when the link has heard of it.
+void ShmChannels::close(std::uint16_t number) {
+  const std::scoped_lock lock(mutex_);
+  changes_.push_back({.number = number});
+  changed_.store(true, std::memory_order_release);
+}
+
+// --- The link
+
+ShmLink::Way::Way(ShmChannel the_channel)
+    : out(std::move(the_channel.out)),
+      in(std::move(the_channel.in)),
+      path{.source = the_channel.peer, .destination = the_channel.own},
+      bell(the_channel.bell),
+      keep(std::move(the_channel.keep)) {}
+
+ShmLink::ShmLink(std::unique_ptr<Link> inner, std::shared_ptr<ShmChannels> channels)
+    : inner_(std::move(inner)),
+      channels_(std::move(channels)),
+      descriptors_(inner_->descriptors().begin(), inner_->descriptors().end()) {
+  descriptors_.push_back(channels_->descriptor());
+}
+
+void ShmLink::follow_changes() {
+  if (!channels_->changed_.load(std::memory_order_acquire)) [[likely]]
+    return;
+  const std::scoped_lock lock(channels_->mutex_);
+  channels_->changed_.store(false, std::memory_order_relaxed);
+  for (ShmChannels::Change& change : std::exchange(channels_->changes_, {})) {
+    if (change.number >= by_number_.size()) by_number_.resize(change.number + 1U);
+    std::unique_ptr<Way>& way = by_number_[change.number];
+    if (change.opened != nullptr) {
+      way = std::make_unique<Way>(std::move(*change.opened));
+      way->number = way->path.channel = change.number;
+      continue;
+    }
+    if (way != nullptr) sys::epoll_ctl(channels_->descriptor(), EPOLL_CTL_DEL, way->bell, nullptr);
+    way.reset();
+    channels_->used_[change.number] = false;
+  }
+  ways_.clear();
+  written_.clear();
+  for (const auto& way : by_number_) {
+    if (way != nullptr) ways_.push_back(way.get());
+  }
+  next_ = 0;
+}
+
+// --- Out
+
+std::size_t ShmLink::send(std::span<const wire::Train> trains, Time now) {
+  follow_changes();
+  std::size_t sent = 0;
+  bool full = false;
+  while (sent < trains.size() && !full) {
+    const auto rest = trains.subspan(sent);
+    const auto near = [](const wire::Train& train) { return train.path->channel != 0; };
+    if (near(rest.front())) {
+      full = !write(rest.front());
+      sent += full ? 0 : 1;
+      continue;
+    }
+    const auto end = std::ranges::find_if(rest, near);
+    const auto far = rest.first(static_cast<std::size_t>(end - rest.begin()));
+    const std::size_t taken = inner_->send(far, now);
+    sent += taken;
+    full = taken < far.size();
+  }
+  for (Way* const way : written_) wake(*way);
+  written_.clear();
+  return sent;
+}
+
+ShmLink::Way* ShmLink::way_to(const wire::Path& path) const {
+  return path.channel < by_number_.size() ? by_number_[path.channel].get() : nullptr;
+}
+
+bool ShmLink::has_room(const wire::Path& path, std::size_t bytes, Time now) {
+  follow_changes();
+  Way* const way = way_to(path);
+  if (way == nullptr || way->out.broken()) return true;
+  if (way->out.has_room(kRingSize / 2 + way->promised + bytes)) {
+    way->promised += bytes;
+    way->full_since = kNever;
+    return true;
+  }
+  way->full_since = std::min(way->full_since, now);
+  return now - way->full_since > kReadsWithin;
+}
+
+/// False when there is no room for all of it.
+bool ShmLink::write(const wire::Train& train) {
+  Way* const way = way_to(*train.path);
+  if (way == nullptr || way->out.broken()) return true;  // lost
+  way->promised = 0;
+  if (std::ranges::find(written_, way) == written_.end()) written_.push_back(way);
+  const Resume resume = std::exchange(resume_, {});
+  const bool again = resume.packets != 0 && resume.packets < train.count &&
+                     resume.psn == train.head.bth.psn &&
+                     resume.destination_qp == train.head.bth.destination_qp;
+  std::uint32_t index = again ? resume.packets : 0;
+  wire::TrainPacket packet = wire::packet_at(train, index);
+  for (;;) {
+    std::byte* const place =
+        way->out.begin(packet.wire_size(), train.path->traffic_class, train.path->hop_limit);
+    if (place == nullptr) {
+      resume_ = {.destination_qp = train.head.bth.destination_qp,
+                 .psn = train.head.bth.psn,
+                 .packets = index};
+      return way->out.broken();
+    }
+    std::memcpy(place, packet.headers.data(), packet.header_size);
+    // What went away meanwhile is lost, and the transport finds out.
+    if (wire::copy_payload(train, packet, place + packet.header_size)) {
+      std::memset(place + packet.header_size + packet.payload_size, 0, packet.pad_count);
+      way->out.commit();
+      if (way->out.unannounced() >= kWakesFor) wake(*way);
+    }
+    if (++index == train.count) return true;
+    wire::advance(train, index, packet);
+  }
+}
+
+/// Wakes the reader of what was written when it sleeps. A bell that cannot be rung has been.
+void ShmLink::wake(Way& way) {
+  if (!way.out.announce()) return;
+  const std::byte message{1};
+  static_cast<void>(sys::send(way.bell, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
+// --- In
+
+std::size_t ShmLink::receive(std::span<wire::Segment> segments, Time now) {
+  follow_changes();
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < ways_.size() && count < segments.size(); ++i) {
+    Way& way = *ways_[(next_ + i) % ways_.size()];
+    way.in.release();
+    count += read(way, segments.subspan(count));
+  }
+  if (!ways_.empty()) next_ = (next_ + 1) % ways_.size();
+  if (count != 0) warm_until_ = now + kWarm;
+  if (now < warm_until_) {
+    if (now < look_below_) return count;
+    look_below_ = now + kLookBelow;
+  }
+  return count == segments.size() ? count : count + inner_->receive(segments.subspan(count), now);
+}
+
+std::size_t ShmLink::read(Way& way, std::span<wire::Segment> segments) {
+  std::size_t count = 0;
+  while (count < segments.size()) {
+    const auto record = way.in.next();
+    if (!record) break;
+    wire::Segment& segment = segments[count++];
+    segment = {.datagram = record->packet, .path = way.path, .undamaged = true};
+    segment.path.traffic_class = record->traffic_class;
+    segment.path.hop_limit = record->hop_limit;
+  }
+  return count;
+}
+
+/// Bells are taken here only: one that somebody who polls had taken would not wake the sleeper, and
+/// the ring behind it rings no more.
+bool ShmLink::arm() {
+  follow_changes();
+  if (!ways_.empty()) drain_bells();
+  bool empty = true;
+  for (Way* const way : ways_) empty = way->in.arm() && empty;
+  return inner_->arm() && empty;
+}
+
+void ShmLink::drain_bells() {
+  std::array<epoll_event, kBellsAtOnce> events;
+  constexpr timespec kNoTime{.tv_sec = 0, .tv_nsec = 0};
+  const int count =
+      sys::epoll_wait(channels_->descriptor(), events.data(), events.size(), &kNoTime);
+  for (int i = 0; i < count; ++i) {
+    const std::uint32_t number = events[static_cast<std::size_t>(i)].data.u32;
+    if (number >= by_number_.size() || by_number_[number] == nullptr) continue;
+    Way& way = *by_number_[number];
+    std::array<std::byte, 8> message;
+    while (sys::recv(way.bell, message.data(), message.size(), MSG_DONTWAIT) > 0) {}
+    // The peer is gone: it would be readable for ever.
+    if ((events[static_cast<std::size_t>(i)].events & EPOLLHUP) != 0)
+      sys::epoll_ctl(channels_->descriptor(), EPOLL_CTL_DEL, way.bell, nullptr);
+  }
+}
+
+}  // namespace verbena::link

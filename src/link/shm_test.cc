@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "link/shm.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "link/icrc_check.h"
+#include "link/testing.h"
+#include "wire/packet.h"
+
+namespace verbena::link {
+namespace {
+
+using testing::address;
+using testing::OwnedTrain;
+
+/// The link below: counts what it is given, and has one packet to be received when it is told so.
+class Below final : public Link {
+ public:
+  std::size_t send(std::span<const wire::Train> trains, Time) override {
+    sent += trains.size();
+    return trains.size();
+  }
+  std::size_t receive(std::span<wire::Segment> segments, Time) override {
+    ++looks;
+    if (!std::exchange(has_packet, false)) return 0;
+    segments[0] = {.datagram = packet};
+    return 1;
+  }
+
+  std::array<std::byte, kMinRingPacket> packet{};
+  std::size_t sent = 0;
+  int looks = 0;
+  bool has_packet = false;
+};
+
+/// A slot's link, with what a test looks at.
+struct Slot {
+  Slot() : channels(ShmChannels::create().value()) {
+    auto made = std::make_unique<Below>();
+    below = made.get();
+    link = std::make_unique<ShmLink>(std::move(made), channels);
+  }
+  [[nodiscard]] bool is_woken() const {
+    pollfd poll{.fd = channels->descriptor(), .events = POLLIN, .revents = 0};
+    constexpr timespec kNoTime{.tv_sec = 0, .tv_nsec = 0};
+    return sys::ppoll(&poll, 1, &kNoTime) > 0;
+  }
+  std::vector<std::vector<std::byte>> receive() {
+    std::array<wire::Segment, 16> segments;
+    std::vector<std::vector<std::byte>> all;
+    while (const std::size_t count = link->receive(segments, now)) {
+      for (const wire::Segment& segment : std::span(segments).first(count)) {
+        all.emplace_back(segment.datagram.begin(), segment.datagram.end());
+        last = segment;
+      }
+    }
+    return all;
+  }
+
+  std::shared_ptr<ShmChannels> channels;
+  Below* below = nullptr;
+  std::unique_ptr<ShmLink> link;
+  wire::Segment last{};
+  Time now{};
+};
+
+class ShmLinkTest : public ::testing::Test {
+ protected:
+  ShmLinkTest() {
+    auto there = RingMemory::create().value();
+    auto back = RingMemory::create().value();
+    raw = RingMemory::open(there.descriptor.get()).value();
+    std::array<int, 2> ends{};
+    EXPECT_EQ(
+        sys::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+    for (std::size_t i = 0; i < 2; ++i) bells[i] = std::make_shared<sys::OwnedFd>(ends[i]);
+    auto there_in = RingMemory::open(there.descriptor.get()).value();
+    auto back_out = RingMemory::open(back.descriptor.get()).value();
+    path.source = address("127.0.0.1");
+    path.destination = address("127.0.0.2");
+    path.channel = a.channels
+                       ->open({.out = std::move(there.memory),
+                               .in = std::move(back.memory),
+                               .own = path.source,
+                               .peer = path.destination,
+                               .bell = bells[0]->get(),
+                               .keep = bells[0]})
+                       .value();
+    number_at_b = b.channels
+                      ->open({.out = std::move(back_out),
+                              .in = std::move(there_in),
+                              .own = path.destination,
+                              .peer = path.source,
+                              .bell = bells[1]->get(),
+                              .keep = bells[1]})
+                      .value();
+    EXPECT_TRUE(b.receive().empty());
+  }
+  std::size_t send(const OwnedTrain& train) {
+    return a.link->send(std::span(&train.train(), 1), a.now);
+  }
+  /// The packets of a train as they lie in a ring: without ICRC.
+  static std::vector<std::vector<std::byte>> packets_of(const wire::Train& train) {
+    std::vector<std::vector<std::byte>> all;
+    for (std::uint32_t i = 0; i < train.count; ++i) {
+      const wire::TrainPacket packet = wire::packet_at(train, i);
+      auto& bytes = all.emplace_back(packet.wire_size());
+      wire::write_packet(train, packet, 0, bytes);
+    }
+    return all;
+  }
+  static void expect_equal_but_icrc(std::vector<std::vector<std::byte>> got,
+                                    std::vector<std::vector<std::byte>> wanted) {
+    ASSERT_EQ(got.size(), wanted.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i].size(), wanted[i].size()) << i;
+      EXPECT_TRUE(std::equal(got[i].begin(), got[i].end() - wire::kIcrcSize, wanted[i].begin()))
+          << i;
+    }
+  }
+
+  Slot a;
+  Slot b;
+  RingMemory raw = RingMemory::create().value().memory;  ///< from a to b
+  std::array<std::shared_ptr<sys::OwnedFd>, 2> bells;
+  wire::Path path{};
+  std::uint16_t number_at_b = 0;
+};
+
+TEST_F(ShmLinkTest, TrainsArriveAsTheyWouldByTheNetwork) {
+  path.traffic_class = 0x6A;
+  path.hop_limit = 17;
+  for (const std::size_t size : {0U, 1U, 63U, 1024U, 5000U, 40'000U}) {
+    const OwnedTrain train(path, 0x123456, 7, size, 1024);
+    ASSERT_EQ(send(train), 1U);
+    expect_equal_but_icrc(b.receive(), packets_of(train.train()));
+    EXPECT_TRUE(b.last.undamaged);
+    EXPECT_EQ(b.last.path.source, path.source);
+    EXPECT_EQ(b.last.path.destination, path.destination);
+    EXPECT_EQ(b.last.path.traffic_class, 0x6A);
+    EXPECT_EQ(b.last.path.hop_limit, 17);
+    EXPECT_TRUE(IcrcCheck(IcrcCheck::Mode::kStrict).holds(b.last));
+  }
+  EXPECT_EQ(a.below->sent, 0U);
+}
+
+TEST_F(ShmLinkTest, WhatNamesNoChannelGoesBelow) {
+  const OwnedTrain near(path, 1, 1, 100, 1024);
+  wire::Path network = path;
+  network.channel = 0;
+  const OwnedTrain far(network, 1, 2, 100, 1024);
+  const std::array trains{far.train(), near.train(), far.train(), far.train()};
+  EXPECT_EQ(a.link->send(trains, a.now), 4U);
+  EXPECT_EQ(a.below->sent, 3U);
+  EXPECT_EQ(b.receive().size(), 1U);
+}
+
+TEST_F(ShmLinkTest, WhatDoesNotFitGoesOnWhereItStopped) {
+  const OwnedTrain train(path, 9, 1, 3 * kRingSize / 2, 4096);
+  std::vector<std::vector<std::byte>> got;
+  int sends = 0;
+  while (send(train) == 0) {
+    ++sends;
+    for (auto& packet : b.receive()) got.push_back(std::move(packet));
+  }
+  for (auto& packet : b.receive()) got.push_back(std::move(packet));
+  EXPECT_GE(sends, 1);
+  expect_equal_but_icrc(got, packets_of(train.train()));
+}
+
+TEST_F(ShmLinkTest, WhatIsGivenUpAndComesAgainShorterBeginsAnew) {
+  const OwnedTrain whole(path, 9, 1, 3 * kRingSize / 2, 4096);
+  ASSERT_EQ(send(whole), 0U);
+  EXPECT_FALSE(b.receive().empty());
+  const OwnedTrain part(path, 9, 1, 8192, 4096);
+  ASSERT_EQ(send(part), 1U);
+  expect_equal_but_icrc(b.receive(), packets_of(part.train()));
+}
+
+TEST_F(ShmLinkTest, HalfOfARingIsForWhatNobodyAsksForAgain) {
+  constexpr std::size_t kPart = 64 << 10;
+  std::size_t given = 0;
+  while (a.link->has_room(path, kPart, a.now)) given += kPart;
+  EXPECT_EQ(given, kRingSize / 2);  // what was given counts before it is sent
+  const OwnedTrain train(path, 0x123456, 7, 40'000, 8192);
+  EXPECT_EQ(send(train), 1U);
+  EXPECT_TRUE(a.link->has_room(path, kPart, a.now));
+  while (a.link->has_room(path, kPart, a.now)) EXPECT_EQ(send(train), 1U);
+  EXPECT_EQ(send(train), 1U);  // what keeps within windows has the other half
+  EXPECT_FALSE(b.receive().empty());
+  EXPECT_TRUE(b.receive().empty());  // gives the room back
+  EXPECT_TRUE(a.link->has_room(path, kPart, a.now));
+}
+
+TEST_F(ShmLinkTest, NobodyWaitsForAReaderThatStands) {
+  constexpr std::size_t kMost = kRingSize / 2;
+  EXPECT_TRUE(a.link->has_room(path, kMost, a.now));
+  EXPECT_FALSE(a.link->has_room(path, 1, a.now));
+  EXPECT_FALSE(a.link->has_room(path, 1, a.now + std::chrono::milliseconds(999)));
+  EXPECT_TRUE(a.link->has_room(path, 1, a.now + std::chrono::milliseconds(1001)));
+  EXPECT_EQ(send(OwnedTrain(path, 0x123456, 7, 100, 1024)), 1U);
+  EXPECT_TRUE(a.link->has_room(path, 1, a.now));
+  EXPECT_FALSE(a.link->has_room(path, kMost, a.now));  // waits anew
+  path.channel = 99;
+  EXPECT_TRUE(a.link->has_room(path, kMost, a.now));  // lost either way
+}
+
+TEST_F(ShmLinkTest, WhoSleepsIsWokenOnce) {
+  const OwnedTrain train(path, 1, 1, 10, 1024);
+  // At first it has not looked yet.
+  EXPECT_TRUE(b.link->arm());
+  EXPECT_FALSE(b.is_woken());
+  ASSERT_EQ(send(train), 1U);
+  EXPECT_TRUE(b.is_woken());
+  EXPECT_EQ(b.receive().size(), 1U);
+  EXPECT_TRUE(b.is_woken()) << "whoever sleeps is another thread than who polls";
+  ASSERT_EQ(send(train), 1U);
+  EXPECT_FALSE(b.link->arm()) << "something has come";
+  EXPECT_FALSE(b.is_woken());
+  // Who polls is not.
+  ASSERT_EQ(send(train), 1U);
+  EXPECT_FALSE(b.is_woken());
+  EXPECT_FALSE(b.link->arm());
+  EXPECT_EQ(b.receive().size(), 2U);
+  EXPECT_TRUE(b.link->arm());
+}
+
+TEST_F(ShmLinkTest, TheLinkBelowIsLookedAtNowAndThen) {
+  const OwnedTrain train(path, 1, 1, 10, 1024);
+  std::array<wire::Segment, 4> segments;
+  b.below->looks = 0;
+  int packets = 0;
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_EQ(send(train), 1U);
+    b.now += std::chrono::microseconds(1);
+    packets += static_cast<int>(b.link->receive(segments, b.now));
+  }
+  EXPECT_EQ(packets, 1000);
+  EXPECT_GE(b.below->looks, 40);
+  EXPECT_LE(b.below->looks, 60);
+  // When nothing came for a while, each time.
+  b.now += std::chrono::milliseconds(1);
+  b.below->has_packet = true;
+  EXPECT_EQ(b.link->receive(segments, b.now), 1U);
+}
+
+TEST_F(ShmLinkTest, ABrokenRingLosesWhatIsSent) {
+  const OwnedTrain train(path, 1, 1, 10, 1024);
+  std::memset(raw.bytes().data(), 0x5A, 65536 + 64);
+  EXPECT_TRUE(b.receive().empty());
+  for (std::size_t i = 0; i < 2 * kRingSize / 64; ++i) ASSERT_EQ(send(train), 1U);
+  EXPECT_TRUE(b.receive().empty());
+  EXPECT_TRUE(b.link->arm());
+}
+
+TEST_F(ShmLinkTest, AClosedChannelLosesWhatIsSentAndItsNumberIsGivenAgain) {
+  a.channels->close(path.channel);
+  const OwnedTrain train(path, 1, 1, 10, 1024);
+  EXPECT_EQ(send(train), 1U);
+  EXPECT_TRUE(b.receive().empty());
+  auto made = RingMemory::create().value();
+  const auto again = a.channels->open({.out = std::move(made.memory),
+                                       .in = RingMemory::create().value().memory,
+                                       .bell = bells[0]->get()});
+  EXPECT_EQ(again.value(), path.channel);
+}
+
+TEST_F(ShmLinkTest, WhoIsGoneWakesNobodyForEver) {
+  EXPECT_TRUE(b.link->arm());
+  a.link.reset();
+  a.channels.reset();
+  bells[0].reset();
+  EXPECT_TRUE(b.is_woken());
+  EXPECT_TRUE(b.receive().empty());
+  EXPECT_TRUE(b.link->arm());
+  EXPECT_FALSE(b.is_woken());
+}
+
+TEST_F(ShmLinkTest, ChannelsAreBounded) {
+  std::size_t opened = 0;
+  for (; opened <= ShmChannels::kMost; ++opened) {
+    auto made = RingMemory::create().value();
+    // A socket can be watched once.
+    std::array<int, 2> ends{};
+    ASSERT_EQ(sys::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
+    const sys::OwnedFd other(ends[1]);
+    auto bell = std::make_shared<sys::OwnedFd>(ends[0]);
+    if (!a.channels->open({.out = std::move(made.memory),
+                           .in = RingMemory::create().value().memory,
+                           .bell = bell->get(),
+                           .keep = bell}))
+      break;
+  }
+  EXPECT_EQ(opened, ShmChannels::kMost - 2);
+}
+
+}  // namespace
+}  // namespace verbena::link

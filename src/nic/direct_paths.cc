@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/direct_paths.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "base/sys.h"
+
+namespace verbena::nic {
+namespace {
+
+/// A peer that runs is out again in the time of one copy. One that was interrupted gets some turns
+/// of the scheduler.
+constexpr int kLooksAtOnce = 2000;
+constexpr int kPauses = 100;
+constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 100'000};
+
+constexpr unsigned kKeyShift = 32;
+
+constexpr std::uint64_t word_of(const engine::DirectMemory::Target& target) {
+  return std::uint64_t{target.key} << kKeyShift | target.destination_qp;
+}
+constexpr std::uint32_t key_of(std::uint64_t word) {
+  return static_cast<std::uint32_t>(word >> kKeyShift);
+}
+constexpr std::uint32_t queue_pair_of(std::uint64_t word) {
+  return static_cast<std::uint32_t>(word);
+}
+
+/// Whether what a peer touches ceases to concern the caller.
+template <typename Concerns>
+bool comes_out(const std::atomic<std::uint64_t>& word, Concerns concerns) {
+  for (int i = 0; i < kLooksAtOnce; ++i) {
+    if (!concerns(word.load(std::memory_order_acquire))) return true;
+  }
+  for (int i = 0; i < kPauses; ++i) {
+    sys::ppoll(nullptr, 0, &kPause);
+    if (!concerns(word.load(std::memory_order_acquire))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+// --- Paths
+
+void DirectPaths::open(std::uint16_t channel, DirectPath path) {
+  const std::scoped_lock lock(mutex_);
+  changes_.push_back({.channel = channel, .opened = std::move(path)});
+  changed_.store(true, std::memory_order_release);
+}
+
+void DirectPaths::close(std::uint16_t channel) {
+  const std::scoped_lock lock(mutex_);
+  changes_.push_back({.channel = channel});
+  changed_.store(true, std::memory_order_release);
+}
+
+void DirectPaths::follow_changes() {
+  if (!changed_.load(std::memory_order_acquire)) [[likely]]
+    return;
+  const std::scoped_lock lock(mutex_);
+  changed_.store(false, std::memory_order_relaxed);
+  for (Change& change : std::exchange(changes_, {})) {
+    if (change.channel >= ways_.size()) ways_.resize(change.channel + 1U);
+    ways_[change.channel].reset();
+    if (change.opened)
+      ways_[change.channel] = std::make_unique<Way>(Way{.path = std::move(*change.opened)});
+  }
+}
+
+DirectPaths::Way* DirectPaths::way(std::uint16_t channel) {
+  follow_changes();
+  return channel < ways_.size() ? ways_[channel].get() : nullptr;
+}
+
+// --- A peer's memory
+
+Bytes DirectPaths::reach(const Target& target) {
+  Way* const found = way(target.channel);
+  if (found == nullptr || !up_ || found->gone) return {};
+  DirectPath& path = found->path;
+  if (path.words == nullptr) {
+    if (!path.there()) return {};
+  } else {
+    path.words->of(path.end).store(word_of(target), std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  const bool refused = path.words != nullptr &&
+                       path.words->refusal_of(1 - path.end).load(std::memory_order_relaxed) != 0;
+  Bytes bytes;
+  if (const auto place = refused ? std::nullopt : path.board.find(target, path.own)) {
+    bytes = path.pages != nullptr
+                ? path.pages->at(*place)
+                : Bytes(reinterpret_cast<std::byte*>(place->stretch + place->into),  // NOLINT
+                        place->length);
+  }
+  if (bytes.empty()) let_go(path);
+  return bytes;
+}
+
+bool DirectPaths::leave(std::uint16_t channel, Time now) {
+  Way& left = *ways_[channel];
+  let_go(left.path);
+  if (left.path.words == nullptr || now < left.look_at) return true;
+  left.look_at = now + kLooks;
+  left.gone = !left.path.there();
+  return !left.gone;
+}
+
+void DirectPaths::let_go(const DirectPath& path) {
+  if (path.words != nullptr) path.words->of(path.end).store(0, std::memory_order_release);
+}
+
+// --- Our own memory
+
+void DirectPaths::admit(const Admission& admission) {
+  const Way* const found = way(admission.channel);
+  const std::uint32_t number = admission.qp_number;
+  if (found != nullptr && admission.access != 0) {
+    if (board_.admits(admission, found->path.peer)) return;
+    to_admit_.insert_or_assign(number, Admitted{.admission = admission, .peer = found->path.peer});
+  } else {
+    to_admit_.erase(number);
+  }
+  if (board_.dismiss(number)) dismissed_.insert(number);
+}
+
+void DirectPaths::publish(const SharedRegion& region) {
+  published_[region.key] = region.memory.pages;
+  board_.publish(region);
+}
+
+void DirectPaths::withdraw(std::uint32_t key) {
+  follow_changes();
+  if (!published_.contains(key)) return;
+  board_.withdraw(key);
+  wait_for_peers([key](std::uint64_t word) { return key_of(word) == key; });
+  published_.erase(key);
+}
+
+void DirectPaths::settle(std::uint32_t qp_number) {
+  follow_changes();
+  if (dismissed_.erase(qp_number) != 0)
+    wait_for_peers([qp_number](std::uint64_t word) { return queue_pair_of(word) == qp_number; });
+  if (const auto next = to_admit_.extract(qp_number))
+    board_.admit(next.mapped().admission, next.mapped().peer);
+}
+
+std::vector<Bytes> DirectPaths::take_given_up() {
+  gives_up_.store(false, std::memory_order_relaxed);
+  return std::exchange(given_up_, {});
+}
+
+void DirectPaths::set_up(bool up) {
+  up_ = up;
+  board_.set_up(up);
+}
+
+template <typename Concerns>
+void DirectPaths::wait_for_peers(Concerns concerns) {
+  for (auto& way : ways_) {
+    if (way == nullptr || way->path.words == nullptr) continue;
+    if (!comes_out(way->path.words->of(1 - way->path.end), concerns)) leave_behind(way);
+  }
+}
+
+/// The pages that a peer is in the middle of are given up. Which those are is the peer's word;
+/// where it names none of ours it touches none. One that has died touches none either.
+void DirectPaths::leave_behind(std::unique_ptr<Way>& way) {
+  const std::unique_ptr<Way> gone = std::move(way);
+  const DirectPath& path = gone->path;
+  if (!path.there()) return;
+  log(LogLevel::kInfo, "a process at {} stays in memory of this one's: it is reached by packets",
+      wire::to_string(path.peer));
+  path.words->refusal_of(path.end).store(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const auto& word = path.words->of(1 - path.end);
+  if (comes_out(word, [](std::uint64_t touched) { return touched != 0; })) return;
+  const std::uint32_t key = key_of(word.load(std::memory_order_acquire));
+  const auto found = published_.find(key);
+  if (found == published_.end()) return;
+  board_.withdraw(key);
+  given_up_.push_back(found->second);
+  gives_up_.store(true, std::memory_order_release);
+}
+
+}  // namespace verbena::nic

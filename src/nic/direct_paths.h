@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/time.h"
+#include "engine/direct_memory.h"
+#include "nic/direct_board.h"
+#include "nic/peer_pages.h"
+#include "nic/reach_words.h"
+#include "nic/shared_place.h"
+#include "wire/address.h"
+
+namespace verbena::nic {
+
+/// The way by a channel to a peer's memory, and what the peer does with ours.
+struct DirectPath {
+  DirectBoard board;  ///< the peer's
+  std::unique_ptr<PeerPages> pages{};
+  /// Null: neither side is ever in the middle of something while the other one runs (simulator).
+  std::unique_ptr<ReachWords> words{};
+  std::size_t end = 0;  ///< which of the words is ours
+  wire::Address own{};
+  wire::Address peer{};
+  /// Whether the peer is there and can be reached: asked now and then, behind a copy, since it
+  /// costs more than a small one does. In the simulator before each.
+  std::function<bool()> there{};
+};
+
+/// A slot's memory as its peers on this machine may use it by themselves, and theirs: the other
+/// side of `engine/direct_memory.h`.
+///
+/// A requester writes into its word what it is going to touch, then looks it up on the owner's
+/// board, copies, and clears the word. The owner takes the entry away and then waits for the words
+/// of its peers. A peer that does not come out, because it is stopped or does not keep to this, is
+/// left behind: it is told to use packets, and the pages that it is in are to be given up, so that
+/// what it still writes goes nowhere.
+///
+/// Threads: open() and close() from any; everything else with the shard held.
+class DirectPaths final : public engine::DirectMemory {
+ public:
+  /// How often a live path is asked whether its peer is there.
+  static constexpr Duration kLooks = std::chrono::milliseconds(1);
+
+  explicit DirectPaths(DirectBoard board) : board_(std::move(board)) {}
+
+  void open(std::uint16_t channel, DirectPath path);
+  void close(std::uint16_t channel);
+
+  [[nodiscard]] Bytes reach(const Target& target) override;
+  [[nodiscard]] bool leave(std::uint16_t channel, Time now) override;
+  void admit(const Admission& admission) override;
+
+  void publish(const SharedRegion& region);
+  /// On return no peer touches what the key had opened, but what is to be given up.
+  void withdraw(std::uint32_t key);
+  /// To be called behind admit(): on return no peer touches anything, but what is to be given up,
+  /// by what the queue pair admitted before, and it admits what it is to admit now.
+  void settle(std::uint32_t qp_number);
+  /// Whether there is something to be given up. From any thread.
+  [[nodiscard]] bool gives_up() const { return gives_up_.load(std::memory_order_acquire); }
+  /// Pages that peers stay in, whose keys here are withdrawn; those of other shards are not.
+  [[nodiscard]] std::vector<Bytes> take_given_up();
+  void set_up(bool up);
+  /// For a peer of this process (simulator).
+  [[nodiscard]] DirectBoard board() const { return board_.view(); }
+
+ private:
+  struct Way {
+    DirectPath path;
+    Time look_at = Time::min();
+    bool gone = false;
+  };
+  struct Change {
+    std::uint16_t channel = 0;
+    std::optional<DirectPath> opened{};
+  };
+
+  static void let_go(const DirectPath& path);
+  void follow_changes();
+  [[nodiscard]] Way* way(std::uint16_t channel);
+  /// Waits for the peers whose words `concerns`.
+  template <typename Concerns>
+  void wait_for_peers(Concerns concerns);
+  void leave_behind(std::unique_ptr<Way>& way);
+
+  struct Admitted {
+    Admission admission;
+    wire::Address peer;
+  };
+
+  DirectBoard board_;
+  bool up_ = true;
+  std::vector<std::unique_ptr<Way>> ways_;  ///< by channel
+  std::map<std::uint32_t, Bytes> published_;
+  // Between admit() and settle(), by queue pair number.
+  std::set<std::uint32_t> dismissed_;
+  std::map<std::uint32_t, Admitted> to_admit_;
+  std::vector<Bytes> given_up_;
+  std::atomic<bool> gives_up_{false};
+
+  std::atomic<bool> changed_{false};
+  std::mutex mutex_;  ///< guards the next
+  std::vector<Change> changes_;
+};
+
+}  // namespace verbena::nic

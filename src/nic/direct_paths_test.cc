@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/direct_paths.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "engine/types.h"
+
+namespace verbena::nic {
+namespace {
+
+using engine::kRemoteWrite;
+using Target = engine::DirectMemory::Target;
+
+constexpr std::uint16_t kHere = 1;   ///< the owner's number for the channel
+constexpr std::uint16_t kThere = 2;  ///< the peer's
+constexpr std::uint32_t kKey = 0x305;
+
+/// An owner and its peer, of one process: an offset is an address.
+class Paths : public ::testing::Test {
+ protected:
+  Paths() {
+    auto made = ReachWords::create().value();
+    auto given = ReachWords::open(made.descriptor.get()).value();
+    owner_.open(kHere, {.board = peer_.board(),
+                        .words = std::make_unique<ReachWords>(std::move(made.words)),
+                        .end = 0,
+                        .own = at_owner_,
+                        .peer = at_peer_,
+                        .there = [this] { return there_; }});
+    peer_.open(kThere, {.board = owner_.board(),
+                        .words = std::make_unique<ReachWords>(std::move(given)),
+                        .end = 1,
+                        .own = at_peer_,
+                        .peer = at_owner_,
+                        .there = [this] { return there_; }});
+    owner_.admit(admission_);
+    owner_.settle(admission_.qp_number);
+    owner_.publish({.key = kKey,
+                    .pd = 7,
+                    .access = kRemoteWrite,
+                    .address = 0,
+                    .memory = {.pages = memory_,
+                               .offset = reinterpret_cast<std::uintptr_t>(memory_.data()),
+                               .writable = true}});
+  }
+
+  const wire::Address at_owner_ = wire::Address::from_ipv4(0x7F000001);
+  const wire::Address at_peer_ = wire::Address::from_ipv4(0x7F000002);
+  std::vector<std::byte> memory_ = std::vector<std::byte>(8192);
+  bool there_ = true;
+  const engine::DirectMemory::Admission admission_{.qp_number = 0x222,
+                                                   .destination_qp = 0x111,
+                                                   .channel = kHere,
+                                                   .pd = 7,
+                                                   .access = kRemoteWrite};
+  DirectPaths owner_{DirectBoard::create().value().board};
+  DirectPaths peer_{DirectBoard::create().value().board};
+  const Target target_{.channel = kThere,
+                       .qp_number = 0x111,
+                       .destination_qp = 0x222,
+                       .key = kKey,
+                       .address = 16,
+                       .length = 32,
+                       .access = kRemoteWrite};
+  Time now_{};
+};
+
+TEST_F(Paths, LeadToThePeersMemory) {
+  const Bytes bytes = peer_.reach(target_);
+  EXPECT_EQ(bytes.data(), memory_.data() + 16);
+  EXPECT_EQ(bytes.size(), 32U);
+  static_cast<void>(peer_.leave(kThere, now_));
+  Target elsewhere = target_;
+  elsewhere.channel = 7;
+  EXPECT_TRUE(peer_.reach(elsewhere).empty());
+}
+
+TEST_F(Paths, AreClosedWhereThePeerIsGone) {
+  ASSERT_FALSE(peer_.reach(target_).empty());
+  EXPECT_TRUE(peer_.leave(kThere, now_));
+  there_ = false;  // which is not asked each time
+  ASSERT_FALSE(peer_.reach(target_).empty());
+  EXPECT_TRUE(peer_.leave(kThere, now_));
+  ASSERT_FALSE(peer_.reach(target_).empty());
+  EXPECT_FALSE(peer_.leave(kThere, now_ + DirectPaths::kLooks));
+  EXPECT_TRUE(peer_.reach(target_).empty());
+  there_ = true;
+  EXPECT_TRUE(peer_.reach(target_).empty());
+}
+
+TEST_F(Paths, ThatWereClosedLeadNowhere) {
+  peer_.close(kThere);
+  EXPECT_TRUE(peer_.reach(target_).empty());
+}
+
+TEST_F(Paths, LeadNowhereWhileAPortIsDown) {
+  peer_.set_up(false);
+  EXPECT_TRUE(peer_.reach(target_).empty());
+  peer_.set_up(true);
+  owner_.set_up(false);
+  EXPECT_TRUE(peer_.reach(target_).empty());
+  owner_.set_up(true);
+  EXPECT_FALSE(peer_.reach(target_).empty());
+  static_cast<void>(peer_.leave(kThere, now_));
+}
+
+TEST_F(Paths, WhatIsTakenAwayWaitsForWhoUsesIt) {
+  std::atomic<bool> inside{true};
+  ASSERT_FALSE(peer_.reach(target_).empty());
+  std::thread leaves([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    inside = false;
+    static_cast<void>(peer_.leave(kThere, now_));
+  });
+  owner_.withdraw(kKey);
+  EXPECT_FALSE(inside);
+  leaves.join();
+  EXPECT_FALSE(owner_.gives_up());
+  EXPECT_TRUE(peer_.reach(target_).empty());
+}
+
+TEST_F(Paths, WhoStaysInsideIsLeftBehind) {
+  ASSERT_FALSE(peer_.reach(target_).empty());
+  owner_.withdraw(kKey);  // the peer is stopped
+  ASSERT_TRUE(owner_.gives_up());
+  const auto pages = owner_.take_given_up();
+  ASSERT_EQ(pages.size(), 1U);
+  EXPECT_EQ(pages.front().data(), memory_.data());
+  EXPECT_FALSE(owner_.gives_up());
+  static_cast<void>(peer_.leave(kThere, now_));
+  // It goes on, and is to use packets.
+  owner_.publish({.key = kKey + 256,
+                  .pd = 7,
+                  .access = kRemoteWrite,
+                  .address = 0,
+                  .memory = {.pages = memory_,
+                             .offset = reinterpret_cast<std::uintptr_t>(memory_.data()),
+                             .writable = true}});
+  Target next = target_;
+  next.key = kKey + 256;
+  EXPECT_TRUE(peer_.reach(next).empty());
+}
+
+TEST_F(Paths, AQueuePairIsSettledWhenNobodyUsesIt) {
+  ASSERT_FALSE(peer_.reach(target_).empty());
+  owner_.settle(0x223);  // another one
+  owner_.settle(0x222);  // which admits what it did
+  EXPECT_FALSE(owner_.gives_up());
+  owner_.admit({.qp_number = 0x222});
+  owner_.settle(0x222);
+  EXPECT_TRUE(owner_.gives_up());
+}
+
+TEST_F(Paths, WhatIsAdmittedAlreadyIsNotWaitedFor) {
+  ASSERT_FALSE(peer_.reach(target_).empty());
+  owner_.admit(admission_);
+  owner_.settle(0x222);
+  EXPECT_FALSE(owner_.gives_up());
+  static_cast<void>(peer_.leave(kThere, now_));
+  ASSERT_FALSE(peer_.reach(target_).empty());
+  static_cast<void>(peer_.leave(kThere, now_));
+}
+
+TEST_F(Paths, OtherRightsHoldWhenNobodyUsesTheOldOnes) {
+  auto less = admission_;
+  less.access = engine::kRemoteRead;
+  owner_.admit(less);
+  EXPECT_TRUE(peer_.reach(target_).empty());
+  owner_.settle(0x222);
+  EXPECT_TRUE(peer_.reach(target_).empty());
+  owner_.admit(admission_);
+  owner_.settle(0x222);
+  EXPECT_FALSE(peer_.reach(target_).empty());
+  static_cast<void>(peer_.leave(kThere, now_));
+}
+
+TEST_F(Paths, WhoHasDiedInsideTouchesNothing) {
+  ASSERT_FALSE(peer_.reach(target_).empty());
+  there_ = false;
+  owner_.withdraw(kKey);
+  EXPECT_FALSE(owner_.gives_up());
+}
+
+TEST(ReachWordsTest, WhatIsNoneIsNotOpened) {
+  EXPECT_FALSE(ReachWords::open(-1));
+  const sys::OwnedFd plain(sys::memfd_create("plain", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(sys::ftruncate(plain.get(), 4096), 0);
+  EXPECT_FALSE(ReachWords::open(plain.get()));  // its maker can cut it short
+}
+
+}  // namespace
+}  // namespace verbena::nic

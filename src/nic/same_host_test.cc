@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/same_host.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include "nic/live_host.h"
+#include "nic/memory_map.h"
+#include "nic/rendezvous.h"
+#include "nic/test_end.h"
+
+namespace verbena::nic {
+namespace {
+
+using engine::Completion;
+using engine::SendOpcode;
+using engine::Status;
+using testing::address;
+using testing::End;
+
+Completion await(const End& end, CompletionQueue* cq) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (std::chrono::steady_clock::now() < until) {
+    const auto completions = end.poll(cq);
+    if (!completions.empty()) return completions.front();
+  }
+  ADD_FAILURE() << "no completion";
+  return {};
+}
+
+/// Waits without polling, so that whoever sends has to wake the NIC's runner.
+Completion await_asleep(const End& end, CompletionQueue* cq) {
+  std::vector<Completion> completions;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (completions.empty() && std::chrono::steady_clock::now() < until) {
+    EXPECT_TRUE(end.nic->arm(cq, false));
+    completions = end.poll(cq);
+    if (!completions.empty()) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    completions = end.poll(cq);
+  }
+  EXPECT_FALSE(completions.empty());
+  return completions.empty() ? Completion{} : completions.front();
+}
+
+std::uint16_t channel_of(const End& end) { return end.nic->query_qp(end.qp).path.channel; }
+
+class SameHostTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<LiveHost> host_ = LiveHost::create({.same_host = true}).value();
+};
+
+TEST_F(SameHostTest, QueuePairsOfOneMachineMeet) {
+  End a(*host_, "127.77.30.1");
+  End b(*host_, "127.77.30.2");
+  testing::connect(a, b);
+  EXPECT_NE(channel_of(a), 0);
+  EXPECT_NE(channel_of(b), 0);
+  for (int i = 0; i < 200; ++i) {
+    const auto length = static_cast<std::uint32_t>(i * 300);
+    std::ranges::fill(a.memory, static_cast<std::byte>(i + 1));
+    ASSERT_TRUE(b.receive(21, {b.piece(0, length)}));
+    ASSERT_TRUE(a.send({.id = 11, .opcode = SendOpcode::kSend}, {a.piece(0, length)}));
+    EXPECT_EQ(await(b, b.receive_cq).byte_count, length);
+    EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+    EXPECT_EQ(std::ranges::count(b.memory, static_cast<std::byte>(i + 1)), length);
+  }
+  // Both read what the other one has.
+  for (const auto& [reader, owner] : {std::pair{&a, &b}, {&b, &a}}) {
+    std::ranges::fill(owner->memory, std::byte{0x77});
+    ASSERT_TRUE(reader->send({.id = 12,
+                              .opcode = SendOpcode::kRead,
+                              .remote_address = owner->base(),
+                              .rkey = owner->region->key},
+                             {reader->piece(0, 60'000)}));
+    EXPECT_EQ(await(*reader, reader->send_cq).status, Status::kSuccess);
+    EXPECT_EQ(std::ranges::count(reader->memory, std::byte{0x77}), reader == &b ? 65'536 : 60'000);
+  }
+}
+
+TEST_F(SameHostTest, AQueuePairMeetsAnotherOneOfItsSlot) {
+  End a(*host_, "127.77.30.3");
+  ASSERT_TRUE(a.to_init());
+  ASSERT_TRUE(a.to_rtr(a));
+  ASSERT_TRUE(a.to_rts());
+  EXPECT_NE(channel_of(a), 0);
+  ASSERT_TRUE(a.receive(21, {a.piece(0, 100)}));
+  ASSERT_TRUE(a.send({.id = 11, .opcode = SendOpcode::kSend}, {a.piece(200, 100)}));
+  EXPECT_EQ(await(a, a.receive_cq).byte_count, 100U);
+  EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+}
+
+TEST_F(SameHostTest, WhoSleepsIsWoken) {
+  End a(*host_, "127.77.30.4");
+  End b(*host_, "127.77.30.5");
+  testing::connect(a, b);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(b.receive(21, {b.piece(0, 64)}));
+    std::this_thread::sleep_for(std::chrono::milliseconds(i));
+    ASSERT_TRUE(a.send({.id = 11, .opcode = SendOpcode::kSend}, {a.piece(0, 64)}));
+    EXPECT_EQ(await_asleep(b, b.receive_cq).byte_count, 64U);
+    EXPECT_EQ(await_asleep(a, a.send_cq).status, Status::kSuccess);
+  }
+}
+
+TEST_F(SameHostTest, WhoDoesNotTakePartIsReachedByTheNetwork) {
+  End a(*host_, "127.77.30.6");
+  const wire::Path nobody{.source = address("127.77.30.6"), .destination = address("127.77.30.7")};
+  ForkLedger ledger;
+  SameHost alone(ledger);
+  EXPECT_EQ(alone.meet(nobody, 1, 1U << 18), 0);
+  // Somebody is there, but the slot has no link that takes channels.
+  const wire::Path itself{.source = nobody.source, .destination = nobody.source};
+  EXPECT_EQ(alone.meet(itself, 1, a.nic->number(a.qp)), 0);
+}
+
+/// Memory is shared, too, if nothing else runs in this process (sanitizers do).
+class SharedMemoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (count_threads() != 1) GTEST_SKIP() << "there are other threads in this process";
+  }
+  void write(const End& from, const End& to, std::size_t offset, std::uint32_t length) {
+    ASSERT_TRUE(from.send({.id = 1,
+                           .opcode = SendOpcode::kWrite,
+                           .remote_address = to.base() + offset,
+                           .rkey = to.region->key},
+                          {from.piece(0, length)}));
+  }
+
+  std::unique_ptr<LiveHost> host_ =
+      LiveHost::create({.same_host = true, .share_memory = true}).value();
+};
+
+// In the call, unless the runner is just inside the shard: then by that.
+TEST_F(SharedMemoryTest, WritesAndReadsAreDoneWithoutPackets) {
+  End a(*host_, "127.77.30.10");
+  End b(*host_, "127.77.30.11");
+  testing::connect(a, b);
+  std::ranges::fill(a.memory, std::byte{5});
+  write(a, b, 8192, 20'000);
+  EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+  EXPECT_EQ(b.memory[8192 + 19'999], std::byte{5});
+  std::ranges::fill(b.memory, std::byte{6});
+  ASSERT_TRUE(a.send({.id = 2,
+                      .opcode = SendOpcode::kRead,
+                      .remote_address = b.base() + 8192,
+                      .rkey = b.region->key},
+                     {a.piece(0, 1000)}));
+  EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+  EXPECT_EQ(a.memory[999], std::byte{6});
+  EXPECT_EQ(a.nic->counters().direct_requests, 2U);
+  EXPECT_EQ(a.nic->counters().packets_sent, 0U);
+}
+
+TEST_F(SharedMemoryTest, TheEndsOfARegionAreReachedByPackets) {
+  End a(*host_, "127.77.30.12");
+  End b(*host_, "127.77.30.13");
+  testing::connect(a, b);
+  std::ranges::fill(a.memory, std::byte{5});
+  // A region that does not begin on a page, wherever the memory does.
+  const std::size_t from = b.base() % 4096 == 0 ? 100 : 0;
+  constexpr std::uint32_t kLength = 60 << 10;
+  MemoryRegion* const uneven =
+      b.nic
+          ->register_memory(b.pd, b.memory.data() + from, kLength, b.base() + from,
+                            engine::kLocalWrite | engine::kRemoteWrite)
+          .value();
+  ASSERT_TRUE(a.send({.id = 1,
+                      .opcode = SendOpcode::kWrite,
+                      .remote_address = b.base() + from,
+                      .rkey = uneven->key},
+                     {a.piece(0, kLength)}));
+  EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+  EXPECT_EQ(std::ranges::count(b.memory, std::byte{5}), kLength);
+  ASSERT_TRUE(b.nic->deregister_memory(uneven));
+  EXPECT_EQ(a.nic->counters().direct_requests, 0U);
+  // All is acknowledged, and the next one is direct again.
+  write(a, b, 8192, 100);
+  EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+  EXPECT_EQ(a.nic->counters().direct_requests, 1U);
+}
+
+TEST_F(SharedMemoryTest, WhatIsNotAllowedIsRefusedByThePeer) {
+  End a(*host_, "127.77.30.14");
+  End b(*host_, "127.77.30.15");
+  testing::connect(a, b);
+  ASSERT_TRUE(b.nic->change_memory(b.region, b.pd, engine::kLocalWrite | engine::kRemoteRead));
+  write(a, b, 8192, 100);
+  EXPECT_EQ(await(a, a.send_cq).status, Status::kRemoteAccessError);
+  EXPECT_EQ(std::ranges::count(b.memory, std::byte{0}), 64 << 10);
+}
+
+TEST_F(SharedMemoryTest, AClosedQueuePairAndADeadPortLetNobodyIn) {
+  End a(*host_, "127.77.30.16");
+  End b(*host_, "127.77.30.17");
+  testing::connect(a, b);
+  std::ranges::fill(a.memory, std::byte{5});
+  ASSERT_TRUE(b.to_state(engine::QpState::kErr));
+  write(a, b, 8192, 100);
+  EXPECT_EQ(b.memory[8192], std::byte{0});
+  EXPECT_EQ(a.nic->counters().direct_requests, 0U);
+}
+
+TEST_F(SharedMemoryTest, AThreadedProgramsMemoryStaysItsOwn) {
+  End a(*host_, "127.77.30.18");
+  std::unique_ptr<End> b;
+  std::thread([&] { b = std::make_unique<End>(*host_, "127.77.30.19"); }).join();
+  testing::connect(a, *b);
+  std::ranges::fill(a.memory, std::byte{5});
+  write(a, *b, 8192, 100);
+  EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+  EXPECT_EQ(b->memory[8192 + 99], std::byte{5});
+  EXPECT_EQ(a.nic->counters().direct_requests, 0U);
+}
+
+class Offers : public ::testing::Test {
+ protected:
+  ChannelOffer offer() {
+    ChannelOffer made{.pair = pair_, .from = sys::getpid()};
+    for (int i = 0; i < 2; ++i)
+      made.descriptors.push_back(std::move(link::RingMemory::create().value().descriptor));
+    std::array<int, 2> ends{};
+    EXPECT_EQ(
+        sys::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()), 0);
+    made.descriptors.emplace_back(ends[0]);
+    other_ = sys::OwnedFd(ends[1]);
+    return made;
+  }
+
+  ForkLedger ledger_;
+  SameHost near_{ledger_};
+  std::shared_ptr<link::ShmChannels> channels_ = link::ShmChannels::create().value();
+  const SlotPair pair_{
+      .own = address("127.77.30.8"), .peer = address("127.77.30.9"), .own_slot = 3, .peer_slot = 4};
+  sys::OwnedFd other_;
+};
+
+TEST_F(Offers, AreTakenForSlotsOfOurs) {
+  EXPECT_FALSE(near_.accept(offer()));
+  near_.add(pair_.own, pair_.own_slot, channels_);
+  EXPECT_TRUE(near_.accept(offer()));
+  const wire::Path path{.source = pair_.own, .destination = pair_.peer};
+  EXPECT_NE(near_.meet(path, pair_.own_slot, std::uint32_t{pair_.peer_slot} << 18), 0);
+  // The peer has gone, and nobody is there in its place.
+  other_.reset();
+  EXPECT_EQ(near_.meet(path, pair_.own_slot, std::uint32_t{pair_.peer_slot} << 18), 0);
+}
+
+TEST_F(Offers, WhoDidNotMeetStaysApart) {
+  near_.add(pair_.own, pair_.own_slot, channels_);
+  // A process is there that takes no channel.
+  const auto somebody = listen_at(slot_name(pair_.peer, pair_.peer_slot));
+  ASSERT_TRUE(somebody);
+  const wire::Path path{.source = pair_.own, .destination = pair_.peer};
+  const std::uint32_t destination = std::uint32_t{pair_.peer_slot} << 18;
+  EXPECT_EQ(near_.meet(path, pair_.own_slot, destination), 0);
+  const auto refused = near_.accept(offer());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().condition, std::errc::connection_refused);
+  EXPECT_EQ(near_.meet(path, pair_.own_slot, destination), 0);
+  // Another process may have taken the slot since.
+  auto another = offer();
+  another.from += 1;
+  EXPECT_TRUE(near_.accept(std::move(another)));
+  EXPECT_NE(near_.meet(path, pair_.own_slot, destination), 0);
+}
+
+TEST_F(Offers, WithMemoryAreAnsweredWithOurs) {
+  near_.share_memory([] { return 0U; });
+  ASSERT_NE(near_.pages(), nullptr);
+  const auto paths = near_.add(pair_.own, pair_.own_slot, channels_);
+  ASSERT_NE(paths, nullptr);
+  EXPECT_TRUE(near_.accept(offer())->empty());  // who offers none gets none
+  const auto with_memory = [this] {
+    auto made = offer();
+    const auto [writable, readable] = near_.pages()->descriptors();
+    made.descriptors.push_back(std::move(ReachWords::create().value().descriptor));
+    made.descriptors.push_back(std::move(DirectBoard::create().value().descriptor));
+    made.descriptors.emplace_back(sys::fcntl(writable, F_DUPFD_CLOEXEC));
+    made.descriptors.emplace_back(sys::fcntl(readable, F_DUPFD_CLOEXEC));
+    return made;
+  };
+  const auto answer = near_.accept(with_memory());
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->size(), 3U);
+  for (std::size_t i = 3; i < 7; ++i) {
+    auto wrong = with_memory();
+    wrong.descriptors[i] = sys::OwnedFd(sys::memfd_create("plain", MFD_CLOEXEC));
+    const auto without = near_.accept(std::move(wrong));
+    ASSERT_TRUE(without) << i;  // the channel is good
+    EXPECT_TRUE(without->empty()) << i;
+  }
+}
+
+TEST_F(Offers, ThatAreNoneAreRefused) {
+  near_.add(pair_.own, pair_.own_slot, channels_);
+  auto few = offer();
+  few.descriptors.pop_back();
+  EXPECT_FALSE(near_.accept(std::move(few)));
+  auto swapped = offer();
+  std::swap(swapped.descriptors[0], swapped.descriptors[2]);
+  EXPECT_FALSE(near_.accept(std::move(swapped)));
+  auto no_ring = offer();
+  no_ring.descriptors[1] = sys::OwnedFd(sys::memfd_create("ring", MFD_CLOEXEC));
+  EXPECT_FALSE(near_.accept(std::move(no_ring)));
+  auto stream = offer();
+  stream.descriptors[2] = sys::OwnedFd(sys::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_FALSE(near_.accept(std::move(stream)));
+}
+
+}  // namespace
+}  // namespace verbena::nic

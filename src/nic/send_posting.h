@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <span>
+
+#include "base/mutex.h"
+#include "base/result.h"
+#include "engine/send_queue.h"
+#include "engine/work.h"
+
+namespace verbena::nic {
+
+class QueuePair;
+
+/// Requests that one poster writes into a queue pair's send queue, where they will lie, while all
+/// other posters wait:
+///
+///     SendPosting posting = nic.post_sends(qp);
+///     engine::SendRequest* const request = VERBENA_TRY(posting.begin());
+///     …
+///     VERBENA_TRY(posting.end());
+///     VERBENA_TRY(posting.publish());
+///     nic.ring(qp);
+///
+/// What was not published when it goes is forgotten. The queue pair may change its state meanwhile.
+class SendPosting {
+ public:
+  explicit SendPosting(QueuePair& qp);
+
+  /// The next request, as new (engine::SendRequest::renew()), to be filled in. invalid_argument in
+  /// RESET, INIT and RTR; not_enough_memory when the queue is full or of receives with tags.
+  [[nodiscard]] Result<engine::SendRequest*> begin();
+  // Of the request that was begun last: see engine::SendQueue::Posting.
+  [[nodiscard]] std::span<engine::Sge> make_pieces(std::size_t count) {
+    return posting_.make_pieces(count);
+  }
+  void begin_inline() { posting_.begin_inline(); }
+  [[nodiscard]] Result<void> add_inline(const void* from, std::size_t size) {
+    return posting_.add_inline(from, size);
+  }
+  /// The request is whole. invalid_argument for what the queue pair's type does not know; else as
+  /// engine::SendQueue::post.
+  [[nodiscard]] Result<void> end();
+  /// All there is, if that is one request: see Nic::do_at_once().
+  [[nodiscard]] const engine::SendWqe* single() const { return posting_.single(); }
+  /// All that was ended is posted; ring() tells the shard. invalid_argument when it cannot be sent
+  /// any more, and then nothing is.
+  [[nodiscard]] Result<void> publish();
+
+ private:
+  QueuePair* qp_;
+  std::unique_lock<Mutex> lock_;
+  engine::SendQueue::Posting posting_;
+  engine::SendRequest* latest_ = nullptr;
+};
+
+}  // namespace verbena::nic
