@@ -2,6 +2,7 @@
 #include "wire/copy.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -54,10 +55,33 @@ constexpr std::size_t kLine = 64;
   std::memcpy(to, from, size);
 }
 
+/// "Enhanced REP MOVSB": CPUID leaf 7, EBX bit 9.
+bool has_fast_strings() {
+  constexpr std::uint32_t kErms = 1U << 9;
+  std::uint32_t eax = 0;
+  std::uint32_t ebx = 0;
+  std::uint32_t ecx = 0;
+  std::uint32_t edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (ebx & kErms) != 0;
+}
+
+void copy_as_string(std::byte* to, const std::byte* from, std::size_t size) {
+  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(size) : : "memory");
+}
+
+bool stand_alike(const std::byte* to, const std::byte* from) {
+  return (reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from)) % kLine ==
+         0;
+}
+
 }  // namespace
 
 void copy_long(std::byte* to, const std::byte* from, std::size_t size) {
+  constexpr std::size_t kStringPays = 32 << 10;
   static const bool by_lines = __builtin_cpu_supports("avx2") != 0;
+  static const bool by_string = has_fast_strings();
+  if (size >= kStringPays && by_string && stand_alike(to, from))
+    return copy_as_string(to, from, size);
   return by_lines ? copy_by_lines(to, from, size) : copy_in_pieces(to, from, size);
 }
 

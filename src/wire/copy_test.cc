@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace verbena::wire {
 namespace {
 
-constexpr std::size_t kRoom = 8192;
+constexpr std::size_t kRoom = 64 << 10;
 constexpr std::byte kUntouched{0xEE};
 
 std::vector<std::byte> numbered() {
@@ -24,12 +25,14 @@ std::vector<std::byte> numbered() {
 template <typename Copy>
 void expect_exact(Copy copy) {
   const std::vector<std::byte> from = numbered();
-  constexpr std::array<std::size_t, 12> kSizes = {0,   1,   63,  64,   65,   127,
-                                                  511, 512, 513, 1024, 4096, 6001};
+  constexpr std::array<std::size_t, 14> kSizes = {0,   1,   63,   64,   65,   127,        511,
+                                                  512, 513, 1024, 4096, 6001, (32 << 10), 40'001};
+  std::vector<std::byte> room(kRoom);
   for (const std::size_t size : kSizes) {
+    const std::span<std::byte> to(room.data(), size + 2 * 70);
     for (std::size_t to_offset = 0; to_offset < 70; ++to_offset) {
       for (const std::size_t from_offset : {0U, 1U, 20U, 32U, 63U}) {
-        std::vector<std::byte> to(kRoom, kUntouched);
+        std::ranges::fill(to, kUntouched);
         copy(to.data() + to_offset, from.data() + from_offset, size);
         const auto begin = to.begin() + static_cast<std::ptrdiff_t>(to_offset);
         const auto end = begin + static_cast<std::ptrdiff_t>(size);
