@@ -52,17 +52,6 @@ int set_opcode(engine::SendRequest& request, ibv_qp_type type, std::uint32_t opc
   return 0;
 }
 
-int set_flags(engine::SendRequest& request, ibv_qp_type type, unsigned int send_flags) {
-  // It means nothing to connected queue pairs (ibv_post_send(3)).
-  const bool sums = type == IBV_QPT_UD || type == IBV_QPT_RAW_PACKET;
-  if (sums && (send_flags & IBV_SEND_IP_CSUM) != 0) return EINVAL;
-  request.signaled = (send_flags & IBV_SEND_SIGNALED) != 0;
-  request.solicited = (send_flags & IBV_SEND_SOLICITED) != 0;
-  request.fence = (send_flags & IBV_SEND_FENCE) != 0;
-  request.inline_data = (send_flags & IBV_SEND_INLINE) != 0;
-  return 0;
-}
-
 namespace {
 
 /// A parent domain is the protection domain that it was made from.
@@ -109,17 +98,6 @@ int set_binding(engine::SendRequest& request, const ibv_qp& qp, const ibv_mw& mw
                      .length = info.length,
                      .access = info.mw_access_flags};
   return 0;
-}
-
-bool is_list(const ibv_sge* list, int count, std::uint32_t most) {
-  return count == 0 || (count > 0 && static_cast<std::uint32_t>(count) <= most && list != nullptr);
-}
-
-void copy_pieces(std::span<engine::Sge> to, const ibv_sge* from) {
-  for (engine::Sge& piece : to) {
-    piece = {from->addr, from->length, from->lkey};
-    ++from;
-  }
 }
 
 }  // namespace verbena::compat

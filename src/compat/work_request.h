@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cerrno>
+
 #include "compat/objects.h"
 #include "compat/scratch.h"
 #include "engine/work.h"
@@ -16,8 +18,17 @@ using PieceScratch = Scratch<engine::Sge, kMaxPieces>;
 [[nodiscard]] int set_opcode(engine::SendRequest& request, ibv_qp_type type, std::uint32_t opcode);
 
 /// EINVAL when the device shall compute checksums, which it cannot.
-[[nodiscard]] int set_flags(engine::SendRequest& request, ibv_qp_type type,
-                            unsigned int send_flags);
+[[nodiscard]] inline int set_flags(engine::SendRequest& request, ibv_qp_type type,
+                                   unsigned int send_flags) {
+  // It means nothing to connected queue pairs (ibv_post_send(3)).
+  const bool sums = type == IBV_QPT_UD || type == IBV_QPT_RAW_PACKET;
+  if (sums && (send_flags & IBV_SEND_IP_CSUM) != 0) return EINVAL;
+  request.signaled = (send_flags & IBV_SEND_SIGNALED) != 0;
+  request.solicited = (send_flags & IBV_SEND_SOLICITED) != 0;
+  request.fence = (send_flags & IBV_SEND_FENCE) != 0;
+  request.inline_data = (send_flags & IBV_SEND_INLINE) != 0;
+  return 0;
+}
 
 /// Where a datagram goes. EINVAL without an address handle of the queue pair's protection domain.
 [[nodiscard]] int set_target(engine::SendRequest& request, const ibv_qp& qp, ibv_ah* ah,
@@ -32,9 +43,16 @@ using PieceScratch = Scratch<engine::Sge, kMaxPieces>;
                               std::uint32_t rkey, const ibv_mw_bind_info& info);
 
 /// Whether a gather list can be one: at most that long, and there.
-[[nodiscard]] bool is_list(const ibv_sge* list, int count, std::uint32_t most);
+[[nodiscard]] inline bool is_list(const ibv_sge* list, int count, std::uint32_t most) {
+  return count == 0 || (count > 0 && static_cast<std::uint32_t>(count) <= most && list != nullptr);
+}
 
 /// Copies a gather list; `to` has room for `count`.
-void copy_pieces(std::span<engine::Sge> to, const ibv_sge* from);
+inline void copy_pieces(std::span<engine::Sge> to, const ibv_sge* from) {
+  for (engine::Sge& piece : to) {
+    piece = {from->addr, from->length, from->lkey};
+    ++from;
+  }
+}
 
 }  // namespace verbena::compat

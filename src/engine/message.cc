@@ -147,15 +147,58 @@ std::uint32_t row_of_requests(SendQueue& queue, std::uint32_t index, std::uint32
   return count;
 }
 
+namespace {
+
+/// Memory from `address` on that holds the data of all requests of a row: it is looked up once.
+struct Stretch {
+  std::uint64_t address = 0;
+  ConstBytes bytes{};  ///< none: each request's is to be looked up
+};
+
+Stretch stretch_of(const MemoryLookup& memory, const QueuePair& qp, SendQueue& queue,
+                   const RowPart& row) {
+  constexpr std::uint64_t kFar = std::uint64_t{1} << 31;  // sums of less do not wrap around
+  const SendRequest& first = queue.at(row.index).request;
+  if (row.count < 2 || first.inline_data || first.pieces.size() != 1) return {};
+  const Sge& piece = first.pieces.front();
+  std::uint64_t lowest = piece.address;
+  std::uint64_t highest = piece.address;
+  for (std::uint32_t i = 1; i < row.count; ++i) {
+    const SendRequest& request = queue.at(row.index + i).request;
+    const bool alike = !request.inline_data && request.pieces.size() == 1 &&
+                       request.pieces.front().lkey == piece.lkey;
+    if (!alike) return {};
+    lowest = std::min(lowest, request.pieces.front().address);
+    highest = std::max(highest, request.pieces.front().address);
+  }
+  if (highest - lowest > kFar) return {};
+  const auto bytes = memory.lookup(piece.lkey, lowest, highest - lowest + piece.length, kLocalRead,
+                                   qp.config().pd);
+  return bytes ? Stretch{.address = lowest, .bytes = *bytes} : Stretch{};
+}
+
+std::expected<void, MemoryError> gather_whole(TrainBatch& batch, const MemoryLookup& memory,
+                                              const QueuePair& qp, const SendWqe& wqe,
+                                              const Stretch& stretch) {
+  if (stretch.bytes.empty()) return gather(batch, memory, qp, wqe, 0, wqe.length);
+  const std::size_t into = wqe.request.pieces.front().address - stretch.address;
+  if (!batch.gather_present(stretch.bytes.subspan(into, wqe.length)))
+    return std::unexpected(MemoryError::kAbsent);
+  return {};
+}
+
+}  // namespace
+
 std::expected<std::uint32_t, MemoryError> send_row(TrainBatch& batch, const MemoryLookup& memory,
                                                    QueuePair& qp, SendQueue& queue,
                                                    const RowPart& row) {
   const SendWqe& first = queue.at(row.index);
   const std::size_t gathered = batch.gathered();
+  const Stretch stretch = stretch_of(memory, qp, queue, row);
   std::uint32_t count = 0;
   while (count < row.count && batch.has_room_to_gather()) {
     const SendWqe& wqe = queue.at(row.index + count);
-    if (const auto done = gather(batch, memory, qp, wqe, 0, wqe.length); !done) {
+    if (const auto done = gather_whole(batch, memory, qp, wqe, stretch); !done) {
       if (count == 0) return std::unexpected(done.error());
       break;
     }

@@ -90,22 +90,39 @@ void Responder::handle_request(const wire::Packet& packet, Time) {
 }
 
 bool Responder::handle_like(const wire::Packet& packet) {
-  const wire::OpcodeInfo& info = packet.info();
-  const bool plain = info.operation == wire::Operation::kSend && !info.has_ieth &&
-                     message_ == Message::kNone && tags_ == nullptr &&
-                     qp_.config().directory == nullptr && qp_.reliable();
-  if (!plain || packet.bth.psn != expected_psn_ || packet.payload.size() > qp_.mtu()) return false;
-  // What is taken for it stays taken when something is wrong.
+  const bool plain = message_ == Message::kNone && tags_ == nullptr &&
+                     qp_.config().directory == nullptr && qp_.reliable() &&
+                     packet.bth.psn == expected_psn_ && packet.payload.size() <= qp_.mtu();
+  if (!plain || !(packet.info().operation == wire::Operation::kWrite ? write_like(packet)
+                                                                     : receive_like(packet)))
+    return false;
+  nak_sent_ = false;
+  ahead_ = 0;
+  finish_packets(packet, 1);
+  return true;
+}
+
+/// What is taken for it stays taken when something is wrong.
+bool Responder::receive_like(const wire::Packet& packet) {
+  if (packet.info().operation != wire::Operation::kSend || packet.info().has_ieth) return false;
   receive_taken_ = receive_taken_ || target_.receives->take(receive_) == ReceiveSource::Taken::kYes;
   if (!receive_taken_ || packet.payload.size() > receive_.length ||
       !scatter(core_.memory, receive_.pieces, 0, packet.payload, receive_.pd))
     return false;
-  nak_sent_ = false;
-  ahead_ = 0;
   complete_receive(packet, CompletionOpcode::kReceive,
                    static_cast<std::uint32_t>(packet.payload.size()));
-  finish_packets(packet, 1);
   return true;
+}
+
+/// What it has written it writes again when something is wrong.
+bool Responder::write_like(const wire::Packet& packet) {
+  const std::size_t size = packet.payload.size();
+  const bool allowed = (qp_.attributes().access & kRemoteWrite) != 0;
+  if (packet.info().has_immediate || !allowed || size == 0 || packet.reth.dma_length != size)
+    return false;
+  const auto range = core_.memory.lookup_remote(packet.reth.rkey, packet.reth.address, size,
+                                                kRemoteWrite, user(target_.pd));
+  return range && place(range->data(), packet.payload);
 }
 
 /// What was under way when a packet got lost, or found no receive, comes after it: a window at

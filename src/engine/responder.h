@@ -92,6 +92,8 @@ class Responder {
   void note_ahead();
   void handle_unreliable(const wire::Packet& packet);
   void drop_message();
+  [[nodiscard]] bool receive_like(const wire::Packet& packet);
+  [[nodiscard]] bool write_like(const wire::Packet& packet);
   [[nodiscard]] bool in_sequence(const wire::OpcodeInfo& info) const;
   [[nodiscard]] bool right_length(const wire::Packet& packet) const;
   void execute(const wire::Packet& packet);

@@ -5,14 +5,11 @@
 #include <bit>
 #include <cstring>
 
-#include "base/check.h"
 #include "base/fault_guard.h"
 #include "engine/mutants.h"
 
 namespace verbena::engine {
 namespace {
-
-constexpr std::uint64_t kMaxMessage = std::uint64_t{1} << 31;  // C9-94
 
 std::uint64_t total_length(std::span<const Sge> pieces) {
   std::uint64_t total = 0;
@@ -52,21 +49,6 @@ void SendQueue::clear() {
 
 // --- Posting in place
 
-SendRequest* SendQueue::Posting::begin() {
-  if (next_ - queue_->head_.load(std::memory_order_acquire) >= queue_->capacity_) return nullptr;
-  SendWqe& wqe = latest();
-  wqe.renew();
-  filled_ = false;
-  return &wqe.request;
-}
-
-std::span<Sge> SendQueue::Posting::make_pieces(std::size_t count) {
-  VERBENA_CHECK(count <= queue_->max_pieces_);
-  const std::span pieces(queue_->pieces_.data() + place() * queue_->max_pieces_, count);
-  latest().request.pieces = pieces;
-  return pieces;
-}
-
 void SendQueue::Posting::begin_inline() {
   SendWqe& wqe = latest();
   wqe.request.inline_data = true;
@@ -85,7 +67,7 @@ Result<void> SendQueue::Posting::add_inline(const void* from, std::size_t size) 
   return {};
 }
 
-Result<void> SendQueue::Posting::end() {
+Result<void> SendQueue::Posting::end_any() {
   SendWqe& wqe = latest();
   if (!filled_) VERBENA_TRY(take_pieces(wqe));
   if (filled_) wqe.length = static_cast<std::uint32_t>(wqe.inline_bytes.size());

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/check.h"
 #include "base/result.h"
 #include "engine/work.h"
 
@@ -90,17 +91,36 @@ class SendQueue::Posting {
 
   /// The next request, as new (SendRequest::renew()), to be filled in; null when the queue is full.
   /// Of one that was not ended the place is taken.
-  [[nodiscard]] SendRequest* begin();
+  [[nodiscard]] SendRequest* begin() {
+    if (next_ - queue_->head_.load(std::memory_order_acquire) >= queue_->capacity_) return nullptr;
+    SendWqe& wqe = latest();
+    wqe.renew();
+    filled_ = false;
+    return &wqe.request;
+  }
   /// Makes the latest request's gather list, to be filled in. `count` is at most max_pieces()
   /// (checked).
-  [[nodiscard]] std::span<Sge> make_pieces(std::size_t count);
+  [[nodiscard]] std::span<Sge> make_pieces(std::size_t count) {
+    VERBENA_CHECK(count <= queue_->max_pieces_);
+    const std::span pieces(queue_->pieces_.data() + place() * queue_->max_pieces_, count);
+    latest().request.pieces = pieces;
+    return pieces;
+  }
   /// Sets `inline_data` and begins the data anew, which are then added in any number of parts. What
   /// its pieces name is inline otherwise. add_inline(): invalid_argument above the limit,
   /// bad_address when there is no memory.
   void begin_inline();
   [[nodiscard]] Result<void> add_inline(const void* from, std::size_t size);
   /// The latest request is whole: errors as of SendQueue::post.
-  [[nodiscard]] Result<void> end();
+  [[nodiscard]] Result<void> end() {
+    SendWqe& wqe = latest();
+    const SendRequest& request = wqe.request;
+    const bool one_piece = request.pieces.size() == 1 && !filled_ && !request.inline_data;
+    if (!one_piece || request.pieces.front().length > kMaxMessage) return end_any();
+    wqe.length = request.pieces.front().length;
+    ++next_;
+    return {};
+  }
   void publish() { queue_->tail_.store(next_, std::memory_order_release); }
   /// What is to be published, if that is one request; else null.
   [[nodiscard]] const SendWqe* single() const {
@@ -111,6 +131,9 @@ class SendQueue::Posting {
   [[nodiscard]] bool any() const { return next_ != queue_->tail_.load(std::memory_order_relaxed); }
 
  private:
+  static constexpr std::uint64_t kMaxMessage = std::uint64_t{1} << 31;  // C9-94
+
+  [[nodiscard]] Result<void> end_any();
   [[nodiscard]] Result<void> take_pieces(SendWqe& wqe);
   [[nodiscard]] SendWqe& latest() { return queue_->at(next_); }
   [[nodiscard]] std::size_t place() const { return next_ & queue_->mask_; }

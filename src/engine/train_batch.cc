@@ -43,8 +43,7 @@ std::expected<std::span<const ConstBytes>, MemoryError> TrainBatch::gather(
                        std::uint32_t lkey) -> std::expected<void, MemoryError> {
     const auto bytes = memory.lookup(lkey, address, part, kLocalRead, pd);
     if (!bytes) return std::unexpected(bytes.error());
-    if (!is_present(*bytes)) return std::unexpected(MemoryError::kAbsent);
-    gather_[gathered_++] = *bytes;
+    if (!gather_present(*bytes)) return std::unexpected(MemoryError::kAbsent);
     return {};
   };
   const bool whole_first =

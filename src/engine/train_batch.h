@@ -48,6 +48,13 @@ class TrainBatch {
     return gathered_since(gathered_ - 1);
   }
 
+  /// The same when it is present(), of memory that was looked up; false otherwise.
+  [[nodiscard]] bool gather_present(ConstBytes bytes) {
+    if (!is_present(bytes)) return false;
+    gather_[gathered_++] = bytes;
+    return true;
+  }
+
   /// The bytes [offset, offset + length) of a scatter/gather list, each piece looked up anew and
   /// present().
   [[nodiscard]] std::expected<std::span<const ConstBytes>, MemoryError> gather(

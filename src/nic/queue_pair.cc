@@ -33,6 +33,14 @@ using engine::SendOpcode;
   return false;
 }
 
+/// A datagram is not right without its destination.
+[[nodiscard]] std::uint32_t plain_opcodes(QpType type) {
+  std::uint32_t plain = 0;
+  for (unsigned bit = 0; bit < 32 && type != QpType::kUd; ++bit)
+    plain |= knows(type, static_cast<SendOpcode>(bit)) ? 1U << bit : 0;
+  return plain;
+}
+
 /// Where its transport lives. One that spreads has none, and its work queues have their own.
 [[nodiscard]] std::uint32_t home_of(const QpInit& init) {
   if (init.domain != nullptr) return init.domain->receives->home();
@@ -77,6 +85,7 @@ constexpr std::uint32_t kLeastInline = 16;
 
 QueuePair::QueuePair(const QpInit& init, void* cookie)
     : type_(init.type),
+      plain_(plain_opcodes(init.type)),
       home_(home_of(init)),
       signal_all_(init.signal_all),
       blocks_own_multicasts_(init.blocks_own_multicasts),
@@ -125,16 +134,11 @@ bool QueuePair::overrun() const {
          (matches_tags() && overflowed(srq_->cq()));
 }
 
-bool QueuePair::refuses_send() const {
-  const QpState state = state_.load(std::memory_order_acquire);
-  return state == QpState::kReset || state == QpState::kInit || state == QpState::kRtr;
-}
-
 bool QueuePair::refuses_receive() const {
   return state_.load(std::memory_order_acquire) == QpState::kReset;
 }
 
-Result<void> QueuePair::check(const engine::SendRequest& request) const {
+Result<void> QueuePair::check_any(const engine::SendRequest& request) const {
   if (!knows(type_, request.opcode)) {
     return fail(std::errc::invalid_argument, "the queue pair's type does not know this operation");
   }

@@ -50,7 +50,10 @@ class QueuePair {
   /// For SendPosting: held while requests are written.
   [[nodiscard]] Mutex& posters() { return posters_; }
   /// invalid_argument for requests that the type does not know.
-  [[nodiscard]] Result<void> check(const engine::SendRequest& request) const;
+  [[nodiscard]] Result<void> check(const engine::SendRequest& request) const {
+    const bool plain = (plain_ >> static_cast<unsigned>(request.opcode) & 1U) != 0;
+    return plain && !request.inline_data ? Result<void>() : check_any(request);
+  }
   /// Shows the send queue what was posted, unless it cannot be sent any more: invalid_argument.
   [[nodiscard]] Result<void> publish(engine::SendQueue::Posting& posting);
   /// Copies a request into the receive queue. invalid_argument in RESET, and where receives come
@@ -63,7 +66,11 @@ class QueuePair {
 
   /// Whether posting fails in the state known here. The engine may have moved to ERR, where posting
   /// is allowed, without saying so: refresh with the shard held before refusing.
-  [[nodiscard]] bool refuses_send() const;
+  [[nodiscard]] bool refuses_send() const {
+    using enum engine::QpState;
+    const engine::QpState state = state_.load(std::memory_order_acquire);
+    return state == kReset || state == kInit || state == kRtr;
+  }
   [[nodiscard]] bool refuses_receive() const;
   void set_state(engine::QpState state) { state_.store(state, std::memory_order_release); }
 
@@ -113,7 +120,10 @@ class QueuePair {
   std::uint32_t flows = 0;  ///< rules that steer to it (under the NIC's object lock)
 
  private:
+  [[nodiscard]] Result<void> check_any(const engine::SendRequest& request) const;
+
   engine::QpType type_;
+  std::uint32_t plain_;  ///< opcodes of requests that are right unless they are inline, a bit each
   std::uint32_t home_;
   bool signal_all_;
   bool blocks_own_multicasts_;

@@ -9,10 +9,9 @@
 #include "base/result.h"
 #include "engine/send_queue.h"
 #include "engine/work.h"
+#include "nic/queue_pair.h"
 
 namespace verbena::nic {
-
-class QueuePair;
 
 /// Requests that one poster writes into a queue pair's send queue, where they will lie, while all
 /// other posters wait:
@@ -31,7 +30,13 @@ class SendPosting {
 
   /// The next request, as new (engine::SendRequest::renew()), to be filled in. invalid_argument in
   /// RESET, INIT and RTR; not_enough_memory when the queue is full or of receives with tags.
-  [[nodiscard]] Result<engine::SendRequest*> begin();
+  [[nodiscard]] Result<engine::SendRequest*> begin() {
+    if (qp_->matches_tags() || qp_->refuses_send()) [[unlikely]]
+      return refusal();
+    latest_ = posting_.begin();
+    if (latest_ == nullptr) return fail(std::errc::not_enough_memory, "the send queue is full");
+    return latest_;
+  }
   // Of the request that was begun last: see engine::SendQueue::Posting.
   [[nodiscard]] std::span<engine::Sge> make_pieces(std::size_t count) {
     return posting_.make_pieces(count);
@@ -42,7 +47,10 @@ class SendPosting {
   }
   /// The request is whole. invalid_argument for what the queue pair's type does not know; else as
   /// engine::SendQueue::post.
-  [[nodiscard]] Result<void> end();
+  [[nodiscard]] Result<void> end() {
+    VERBENA_TRY(qp_->check(*latest_));
+    return posting_.end();
+  }
   /// All there is, if that is one request: see Nic::do_at_once().
   [[nodiscard]] const engine::SendWqe* single() const { return posting_.single(); }
   /// All that was ended is posted; ring() tells the shard. invalid_argument when it cannot be sent
@@ -50,6 +58,9 @@ class SendPosting {
   [[nodiscard]] Result<void> publish();
 
  private:
+  /// Why nothing can be begun.
+  [[nodiscard]] std::unexpected<Error> refusal() const;
+
   QueuePair* qp_;
   std::unique_lock<Mutex> lock_;
   engine::SendQueue::Posting posting_;
