@@ -127,6 +127,9 @@ inline int epoll_wait(int epoll, epoll_event* events, int count, const timespec*
   if (readable <= 0) return readable;
   return static_cast<int>(::syscall(SYS_epoll_pwait, epoll, events, count, 0, nullptr, 0));
 }
+inline int membarrier(int command) {
+  return static_cast<int>(::syscall(SYS_membarrier, command, 0, 0));
+}
 inline int pidfd_open(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
 /// A duplicate, close-on-exec, of another process's descriptor (Linux 5.6); the caller must be
 /// allowed to ptrace it.

@@ -45,7 +45,7 @@ int bind(Qp& qp, ibv_mw& mw, const ibv_mw_bind& to) {
   if (const auto posted = qp.nic->post_send(qp.pair, request); !posted)
     return to_errno(posted.error());
   mw.rkey = rkey;
-  qp.nic->ring(qp.pair);
+  qp.nic->ring_sends(qp.pair);
   return 0;
 }
 

@@ -82,19 +82,25 @@ int add(const Qp& qp, nic::SendPosting& posting, const ibv_send_wr& wr) {
   return ended ? 0 : to_errno(ended.error());
 }
 
+/// What became of a chain: an errno, and whether there is something new in the send queue.
+struct Posted {
+  int error;
+  bool rings;
+};
+
 /// Posts a chain up to the first request that fails, which `wr` is then; what went before it stays
 /// posted.
-int post_chain(const Qp& qp, ibv_send_wr*& wr) {
+Posted post_chain(const Qp& qp, ibv_send_wr*& wr) {
   nic::SendPosting posting = qp.nic->post_sends(qp.pair);
   ibv_send_wr* const first = wr;
   int error = 0;
   while (wr != nullptr && (error = add(qp, posting, *wr)) == 0) wr = wr->next;
-  if (qp.nic->do_at_once(qp.pair, posting)) return error;
+  if (wr == first || qp.nic->do_at_once(qp.pair, posting)) return {error, false};
   if (const auto published = posting.publish(); !published) {
     wr = first;
-    return to_errno(published.error());
+    return {to_errno(published.error()), false};
   }
-  return error;
+  return {error, true};
 }
 
 /// `queue` is a queue pair or a shared receive queue, which takes at most `max_sge` pieces.
@@ -139,9 +145,9 @@ int post_send(ibv_qp* c_qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) noexcept {
   if (is_dead(qp.generation)) return refuse(wr, bad_wr, EIO);
   if (c_qp->send_cq == nullptr) return refuse(wr, bad_wr, EINVAL);
   hand_over(&Cq::of(c_qp->send_cq));
-  const int error = post_chain(qp, wr);
-  qp.nic->ring(qp.pair);
-  return error == 0 ? 0 : refuse(wr, bad_wr, error);
+  const Posted posted = post_chain(qp, wr);
+  if (posted.rings) qp.nic->ring_sends(qp.pair);
+  return posted.error == 0 ? 0 : refuse(wr, bad_wr, posted.error);
 }
 
 int post_receive(ibv_qp* c_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {
@@ -150,7 +156,7 @@ int post_receive(ibv_qp* c_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {
   if (c_qp->recv_cq == nullptr) return refuse(wr, bad_wr, EINVAL);
   hand_over(&Cq::of(c_qp->recv_cq));
   const int error = post_chain(qp, wr, bad_wr);
-  qp.nic->ring(qp.pair);
+  qp.nic->ring_receives(qp.pair);
   return error;
 }
 

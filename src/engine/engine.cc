@@ -309,6 +309,7 @@ void Engine::Impl::handle(std::span<const wire::Segment>& left, wire::IcrcVerifi
     ++handled.bad;
   }
   if (qp == nullptr || packet->info().place != wire::Place::kOnly) return;
+  std::size_t short_ways = 0;
   while (!left.empty() && is_like(segment, left.front())) {
     const wire::Segment& next = left.front();
     left = left.subspan(1);
@@ -318,9 +319,18 @@ void Engine::Impl::handle(std::span<const wire::Segment>& left, wire::IcrcVerifi
     }
     wire::parse_same_kind(next.datagram, *packet);
     const bool alike = use != Use::kNone && packet->info().transport != wire::Transport::kCnp;
+    if (alike && qp->take_like(*packet)) {
+      ++short_ways;
+      continue;
+    }
     use = alike ? handle_alike(*packet, *qp, next, now) : handle_verified(packet, qp, next, now);
     tell(handled, use);
   }
+  if (short_ways == 0) return;
+  core.counters.packets_received.add(short_ways);
+  qp->count_received(short_ways);
+  handled.taken += short_ways;
+  handled.useful += short_ways;
 }
 
 /// Places the payloads of packets in the middle of a message while they are verified, unless the

@@ -297,19 +297,23 @@ Use QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment, 
   return admissible(packet, segment) ? handle_admitted(packet, segment, now) : Use::kNone;
 }
 
+bool QueuePair::take_like(const wire::Packet& packet) {
+  const QpState now_in = state();
+  const bool plain = (now_in == QpState::kRts || now_in == QpState::kRtr) && connected() &&
+                     !core_.config.congestion.on;
+  if (!plain || !responder_.handle_like(packet)) return false;
+  if (overrun_) enter_error(false);
+  return true;
+}
+
 Use QueuePair::handle_alike(const wire::Packet& packet, const wire::Segment& segment, Time now) {
   ++counters_.packets_received;  // the engine has counted it already
   // All else that can be wrong with it was looked at in the one before.
-  const QpState now_in = state();
-  if (!receives_in(now_in)) {
+  if (!receives_in(state())) {
     count(&Counters::wrong_state);
     return Use::kNone;
   }
-  const bool plain = (now_in == QpState::kRts || now_in == QpState::kRtr) && connected() &&
-                     !core_.config.congestion.on;
-  if (!plain || !responder_.handle_like(packet)) return handle_admitted(packet, segment, now);
-  if (overrun_) enter_error(false);
-  return Use::kUseful;
+  return handle_admitted(packet, segment, now);
 }
 
 /// A packet that is for this queue pair and may come in its state.

@@ -30,8 +30,8 @@ class Responder {
   /// Makes room for max_dest_rd_atomic READs and atomics.
   void reserve();
   void handle_request(const wire::Packet& packet, Time now);
-  /// Executes a request that is like the one before, in short: a SEND of one packet that the queue
-  /// pair expects. False when it is to be handled as any other.
+  /// Executes a request that is like the one before, in short: a SEND or WRITE of one packet that
+  /// the queue pair expects. False when it is to be handled as any other.
   [[nodiscard]] bool handle_like(const wire::Packet& packet);
   /// See QueuePair.
   [[nodiscard]] Bytes place_of(const wire::Packet& packet, std::size_t row) const;

@@ -138,9 +138,11 @@ engine::Counters Nic::counters() const {
 Result<std::uint32_t> Nic::poll(CompletionQueue* cq, std::span<engine::Completion> completions,
                                 std::span<Time> times) {
   const auto taken = cq->take(completions, times);
-  if (taken && *taken > 0 &&
-      cq->undriven.fetch_add(1, std::memory_order_relaxed) < kUndrivenPolls) {
-    return taken;
+  if (taken && *taken > 0) {
+    // Of polls at one time some may be lost.
+    const std::uint32_t undriven = cq->undriven.load(std::memory_order_relaxed);
+    cq->undriven.store(undriven + 1, std::memory_order_relaxed);
+    if (undriven < kUndrivenPolls) return taken;
   }
   cq->undriven.store(0, std::memory_order_relaxed);
   const Time now = impl_->host.now();
@@ -205,17 +207,22 @@ bool Nic::do_at_once(QueuePair* qp, const SendPosting& posting) {
          impl_->shard_of(*qp).do_at_once(*qp, *wqe, impl_->host);
 }
 
-void Nic::ring(QueuePair* qp) {
-  Shard& shard = impl_->shard_of(*qp);
-  const bool sends = qp->take_send_posted();
+void Nic::ring_sends(QueuePair* qp) {
+  const Time now = impl_->host.now();
+  if (qp->raw != nullptr) return qp->raw->serve(now);
+  // A reply takes the held acknowledgements with it.
+  impl_->shard_of(*qp).ring(*qp, now, engine::Acks::kSend);
+}
+
+void Nic::ring_receives(QueuePair* qp) {
   if (qp->raw != nullptr) {
-    if (sends || qp->raw->failed()) qp->raw->serve(impl_->host.now());
+    if (qp->raw->failed()) qp->raw->serve(impl_->host.now());
     return;
   }
-  if (!sends && !shard.wants_receives(*qp)) return;
+  Shard& shard = impl_->shard_of(*qp);
+  if (!shard.wants_receives(*qp)) return;
   const Time now = impl_->host.now();
-  // A reply takes the held acknowledgements with it.
-  shard.ring(*qp, now, sends ? engine::Acks::kSend : impl_->acks(now));
+  shard.ring(*qp, now, impl_->acks(now));
 }
 
 Result<void*> Nic::next_event(CompletionChannel* channel) {

@@ -191,7 +191,9 @@ class Nic {
   [[nodiscard]] Result<void> detach_multicast(QueuePair* qp, const wire::Address& group);
   void detach_all_multicast(QueuePair* qp);
 
-  /// Posts without driving; ring() after the last one of a call tells the shard.
+  // Posts without driving; ring_sends() or ring_receives() after the last one of a call tells the
+  // shard.
+
   [[nodiscard]] SendPosting post_sends(QueuePair* qp);
   /// One request, copied in with its pieces.
   [[nodiscard]] Result<void> post_send(QueuePair* qp, const engine::SendRequest& request);
@@ -199,8 +201,9 @@ class Nic {
   /// Does what a posting has, if that is one request which can be done on the spot: in the place of
   /// its publish(). False: it was not done.
   [[nodiscard]] bool do_at_once(QueuePair* qp, const SendPosting& posting);
-  void ring(QueuePair* qp);
-  /// Needs no ring(): it waits there for a packet.
+  void ring_sends(QueuePair* qp);
+  void ring_receives(QueuePair* qp);
+  /// Needs no bell: it waits there for a packet.
   [[nodiscard]] Result<void> post_receive(SharedReceiveQueue* srq,
                                           const engine::ReceiveRequest& request);
 
@@ -219,7 +222,7 @@ class Nic {
                                        WorkQueueState to);
   [[nodiscard]] Result<void> destroy_wq(WorkQueue* wq);
   [[nodiscard]] std::uint32_t number(const WorkQueue* wq) const;
-  /// Needs no ring().
+  /// Needs no bell.
   [[nodiscard]] Result<void> post_receive(WorkQueue* wq, const engine::ReceiveRequest& request);
   /// Of as many entries as a power of two; one may be in it several times.
   [[nodiscard]] Result<IndirectionTable*> create_table(std::span<WorkQueue* const> queues);

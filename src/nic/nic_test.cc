@@ -330,7 +330,7 @@ TEST_F(PairTest, DestroyingAQueueForgetsItsEvents) {
   attributes.state = QpState::kErr;
   ASSERT_TRUE(a.nic->modify_qp(qp, attributes, engine::kMaskState));
   ASSERT_TRUE(a.nic->post_receive(qp, {.id = 1}));
-  a.nic->ring(qp);
+  a.nic->ring_receives(qp);
   auto& notifier = static_cast<testing::TestNotifier&>(a.nic->notifier(a.channel));
   EXPECT_EQ(notifier.count, 1);
   EXPECT_TRUE(a.nic->destroy_qp(qp));

@@ -154,7 +154,6 @@ Result<void> QueuePair::publish(engine::SendQueue::Posting& posting) {
   const std::scoped_lock lock(send_mutex_);
   if (refuses_send()) return fail(std::errc::invalid_argument, "nothing can be sent before RTS");
   posting.publish();
-  send_posted_.store(true, std::memory_order_relaxed);
   return {};
 }
 

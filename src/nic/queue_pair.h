@@ -59,10 +59,6 @@ class QueuePair {
   /// Copies a request into the receive queue. invalid_argument in RESET, and where receives come
   /// from a shared queue or, XRC, are no business of it; else as engine::ReceiveQueue::post.
   [[nodiscard]] Result<void> post_receive(const engine::ReceiveRequest& request);
-  /// Whether something was posted to the send queue since the last time this was asked.
-  [[nodiscard]] bool take_send_posted() {
-    return send_posted_.load(std::memory_order_relaxed) && send_posted_.exchange(false);
-  }
 
   /// Whether posting fails in the state known here. The engine may have moved to ERR, where posting
   /// is allowed, without saying so: refresh with the shard held before refusing.
@@ -139,7 +135,6 @@ class QueuePair {
   Mutex send_mutex_;
   Mutex receive_mutex_;
   std::atomic<engine::QpState> state_{engine::QpState::kReset};
-  std::atomic<bool> send_posted_{false};
   Doorbell doorbell_{this};
 };
 

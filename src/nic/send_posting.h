@@ -21,7 +21,7 @@ namespace verbena::nic {
 ///     …
 ///     VERBENA_TRY(posting.end());
 ///     VERBENA_TRY(posting.publish());
-///     nic.ring(qp);
+///     nic.ring_sends(qp);
 ///
 /// What was not published when it goes is forgotten. The queue pair may change its state meanwhile.
 class SendPosting {
@@ -53,8 +53,8 @@ class SendPosting {
   }
   /// All there is, if that is one request: see Nic::do_at_once().
   [[nodiscard]] const engine::SendWqe* single() const { return posting_.single(); }
-  /// All that was ended is posted; ring() tells the shard. invalid_argument when it cannot be sent
-  /// any more, and then nothing is.
+  /// All that was ended is posted; ring_sends() tells the shard. invalid_argument when it cannot be
+  /// sent any more, and then nothing is.
   [[nodiscard]] Result<void> publish();
 
  private:

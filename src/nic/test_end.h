@@ -145,12 +145,12 @@ class End {
     request.pieces = pieces;
     request.signaled = true;
     auto posted = nic->post_send(qp, request);
-    nic->ring(qp);
+    nic->ring_sends(qp);
     return posted;
   }
   Result<void> receive(std::uint64_t id, const std::vector<engine::Sge>& pieces) const {
     auto posted = nic->post_receive(qp, {.id = id, .pieces = pieces});
-    nic->ring(qp);
+    nic->ring_receives(qp);
     return posted;
   }
 

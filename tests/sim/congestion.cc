@@ -264,7 +264,7 @@ void CongestionRun::advance(Flow& flow) {
         .pieces = pieces};
     VERBENA_CHECK(flow.poster->nic->post_send(flow.qp, request).has_value());
   }
-  flow.poster->nic->ring(flow.qp);
+  flow.poster->nic->ring_sends(flow.qp);
 }
 
 void CongestionRun::advance_to(Time until) {
