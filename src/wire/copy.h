@@ -21,7 +21,7 @@ void copy_in_pieces(std::byte* to, const std::byte* from, std::size_t size);
 inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t size) {
   constexpr std::size_t kLong = 512;
   if (size < kLong) {
-    std::memcpy(to, from, size);
+    if (size != 0) std::memcpy(to, from, size);  // there may be no memory, and nothing to copy
   } else {
     copy_long(to, from, size);
   }
