@@ -150,8 +150,8 @@ bool ShmLink::write(const wire::Train& train) {
   std::uint32_t index = again ? resume.packets : 0;
   wire::TrainPacket packet = wire::packet_at(train, index);
   for (;;) {
-    std::byte* const place =
-        way->out.begin(packet.wire_size(), train.path->traffic_class, train.path->hop_limit);
+    std::byte* const place = way->out.begin(packet.wire_size(), packet.header_size,
+                                            train.path->traffic_class, train.path->hop_limit);
     if (place == nullptr) {
       resume_ = {.destination_qp = train.head.bth.destination_qp,
                  .psn = train.head.bth.psn,

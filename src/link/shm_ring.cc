@@ -20,12 +20,12 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr std::uint64_t kLine = 64;
 static_assert(kRingSize % kIndexSize == 0 && kRingSize % kLine == 0);
 
-/// Before each packet, written and read as one word, which is 0 where no packet is yet.
+/// At a record's beginning, written and read as one word, which is 0 where no packet is yet.
 struct Descriptor {
   std::uint32_t size = 0;
+  std::uint16_t offset = 0;  ///< of the packet, from the record's beginning on
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 0;
-  std::uint16_t reserved = 0;
 };
 using Word = std::uint64_t;
 static_assert(sizeof(Descriptor) == sizeof(Word));
@@ -35,8 +35,19 @@ std::atomic_ref<Word> word_at(std::byte* place) {
   return std::atomic_ref<Word>(*reinterpret_cast<Word*>(place));
 }
 
-constexpr std::uint64_t footprint_of(std::size_t size) {
-  return (sizeof(Descriptor) + size + kLine - 1) / kLine * kLine;
+/// Payloads of packets from this size on begin at a line.
+constexpr std::size_t kLong = 4096;
+static_assert(sizeof(Descriptor) + wire::kMaxHeaderSize <= kLine);
+
+constexpr std::uint64_t footprint_of(const Descriptor& descriptor) {
+  return (std::uint64_t{descriptor.offset} + descriptor.size + kLine - 1) / kLine * kLine;
+}
+
+/// Whether a record can be what a writer says of it. Room for the next word is its own, always.
+constexpr bool can_be(const Descriptor& descriptor, std::uint64_t unreleased) {
+  return descriptor.size >= kMinRingPacket && descriptor.size <= kMaxRingPacket &&
+         descriptor.offset >= sizeof(Descriptor) && descriptor.offset <= kLine &&
+         unreleased + footprint_of(descriptor) <= kRingSize - kLine;
 }
 
 std::unexpected<Error> no_memory() {
@@ -117,21 +128,26 @@ bool RingWriter::has_room(std::uint64_t bytes) {
   return kRingSize - (next_ - released_) >= bytes;
 }
 
-std::byte* RingWriter::begin(std::size_t size, std::uint8_t traffic_class, std::uint8_t hop_limit) {
-  VERBENA_CHECK(size >= kMinRingPacket && size <= kMaxRingPacket);
+std::byte* RingWriter::begin(std::size_t size, std::size_t header_size, std::uint8_t traffic_class,
+                             std::uint8_t hop_limit) {
+  VERBENA_CHECK(size >= kMinRingPacket && size <= kMaxRingPacket &&
+                header_size <= wire::kMaxHeaderSize);
   begun_ = 0;
-  const std::uint64_t footprint = footprint_of(size);
+  const std::size_t offset = size < kLong ? sizeof(Descriptor) : kLine - header_size;
+  const Descriptor descriptor{.size = static_cast<std::uint32_t>(size),
+                              .offset = static_cast<std::uint16_t>(offset),
+                              .traffic_class = traffic_class,
+                              .hop_limit = hop_limit};
+  const std::uint64_t footprint = footprint_of(descriptor);
   if (!has_room(footprint + kLine)) return nullptr;
-  begun_ = std::bit_cast<Word>(Descriptor{.size = static_cast<std::uint32_t>(size),
-                                          .traffic_class = traffic_class,
-                                          .hop_limit = hop_limit});
+  begun_ = std::bit_cast<Word>(descriptor);
   word_at(memory_.at(next_ + footprint)).store(0, std::memory_order_relaxed);
-  return memory_.at(next_) + sizeof(Descriptor);
+  return memory_.at(next_) + offset;
 }
 
 void RingWriter::commit() {
   if (begun_ == 0) return;
-  const std::uint64_t footprint = footprint_of(std::bit_cast<Descriptor>(begun_).size);
+  const std::uint64_t footprint = footprint_of(std::bit_cast<Descriptor>(begun_));
   word_at(memory_.at(next_)).store(std::exchange(begun_, 0), std::memory_order_release);
   next_ += footprint;
   unannounced_ += footprint;
@@ -153,15 +169,12 @@ std::optional<RingRecord> RingReader::next() {
   const Word word = word_at(place).load(std::memory_order_acquire);
   if (word == 0 || broken_) return std::nullopt;
   const auto descriptor = std::bit_cast<Descriptor>(word);
-  // Room for the next word is the writer's own, always.
-  const bool can_be = descriptor.size >= kMinRingPacket && descriptor.size <= kMaxRingPacket &&
-                      read_ - released_ + footprint_of(descriptor.size) <= kRingSize - kLine;
-  if (!can_be) {
+  if (!can_be(descriptor, read_ - released_)) {
     broken_ = true;
     return std::nullopt;
   }
-  read_ += footprint_of(descriptor.size);
-  return RingRecord{.packet = ConstBytes(place + sizeof descriptor, descriptor.size),
+  read_ += footprint_of(descriptor);
+  return RingRecord{.packet = ConstBytes(place + descriptor.offset, descriptor.size),
                     .traffic_class = descriptor.traffic_class,
                     .hop_limit = descriptor.hop_limit};
 }

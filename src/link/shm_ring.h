@@ -79,9 +79,11 @@ class RingWriter {
   explicit RingWriter(RingMemory memory) : memory_(std::move(memory)) {}
 
   /// Where to put a packet of `size` bytes, from kMinRingPacket to kMaxRingPacket; null when there
-  /// is no room or the ring is broken. Another begin() takes the place back.
-  [[nodiscard]] std::byte* begin(std::size_t size, std::uint8_t traffic_class,
-                                 std::uint8_t hop_limit);
+  /// is no room or the ring is broken. What is behind the headers of a long one begins at a cache
+  /// line, as does most memory that it is copied from and to (`wire/copy.h`). Another begin() takes
+  /// the place back.
+  [[nodiscard]] std::byte* begin(std::size_t size, std::size_t header_size,
+                                 std::uint8_t traffic_class, std::uint8_t hop_limit);
   /// Shows the packet to a reader that looks.
   void commit();
   /// Bytes committed since the last announce().

@@ -48,11 +48,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   reader.release();
 
   // The other end believes nothing either.
-  while (writer.begin(kMaxRingPacket, 0, 0) != nullptr) writer.commit();
+  while (writer.begin(kMaxRingPacket, 0, 0, 0) != nullptr) writer.commit();
   static_cast<void>(writer.announce());
   std::memcpy(shared.data(), data, 8);
   for (std::size_t i = 0; i < 2 * kRingSize / kMaxRingPacket; ++i) {
-    if (writer.begin(kMaxRingPacket, 0, 0) == nullptr) break;
+    if (writer.begin(kMaxRingPacket, 0, 0, 0) == nullptr) break;
     writer.commit();
   }
   VERBENA_CHECK(writer.unannounced() <= kRingSize);

@@ -13,6 +13,8 @@
 namespace verbena::link {
 namespace {
 
+constexpr std::size_t kHeaders = wire::Bth::kSize;
+
 /// Both ends, and a third mapping for whoever writes where it should not.
 struct Ring {
   Ring() : Ring(RingMemory::create().value()) {}
@@ -22,7 +24,7 @@ struct Ring {
         raw(RingMemory::open(made.descriptor.get()).value()) {}
 
   [[nodiscard]] bool write(std::size_t size, std::uint8_t fill) {
-    std::byte* const to = writer.begin(size, fill, 64);
+    std::byte* const to = writer.begin(size, kHeaders, fill, 64);
     if (to == nullptr) return false;
     std::memset(to, fill, size);
     writer.commit();
@@ -56,10 +58,23 @@ TEST(ShmRing, PacketsComeOutAsTheyWentIn) {
   EXPECT_FALSE(ring.reader.next());
 }
 
+TEST(ShmRing, PayloadsOfLongPacketsBeginAtALine) {
+  Ring ring;
+  for (const std::size_t headers : {wire::Bth::kSize, wire::kMaxHeaderSize}) {
+    for (const std::size_t size : {std::size_t{4096}, kMaxRingPacket}) {
+      ASSERT_NE(ring.writer.begin(size, headers, 0, 0), nullptr);
+      ring.writer.commit();
+      const auto record = ring.reader.next();
+      ASSERT_TRUE(record);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(record->packet.data() + headers) % 64, 0U);
+    }
+  }
+}
+
 TEST(ShmRing, WhatWasNotCommittedIsNotThere) {
   Ring ring;
   ring.writer.commit();
-  ASSERT_NE(ring.writer.begin(100, 0, 0), nullptr);
+  ASSERT_NE(ring.writer.begin(100, kHeaders, 0, 0), nullptr);
   EXPECT_FALSE(ring.reader.next());
   ASSERT_TRUE(ring.write(64, 7));
   EXPECT_EQ(ring.reader.next()->packet.size(), 64U);
@@ -130,7 +145,7 @@ TEST(ShmRing, TakesOnlyWhatIsSealedAndOfItsSize) {
 // The writer always leaves a line, so what fills the ring to the last one was never written so.
 TEST(ShmRing, MoreRecordsThanFitBreakIt) {
   Ring ring;
-  const std::uint64_t word = 56;  // one line
+  const std::uint64_t word = std::uint64_t{8} << 32 | 56;  // one line
   for (std::size_t at = 0; at < kRingSize; at += 64)
     std::memcpy(ring.raw.bytes().data() + 65536 + at, &word, sizeof word);
   std::size_t count = 0;
@@ -149,6 +164,16 @@ TEST(ShmRing, ARecordThatCannotBeBreaksIt) {
     EXPECT_FALSE(ring.reader.next()) << size;
     EXPECT_TRUE(ring.reader.broken());
     EXPECT_TRUE(ring.reader.arm()) << "nothing more will come";
+  }
+}
+
+TEST(ShmRing, APacketThatBeginsWhereNoneCanBreaksIt) {
+  for (const std::uint16_t offset : {0, 7, 65, 0xFFFF}) {
+    Ring ring;
+    ASSERT_TRUE(ring.write(64, 1));
+    std::memcpy(ring.raw.bytes().data() + 65536 + 4, &offset, sizeof offset);
+    EXPECT_FALSE(ring.reader.next()) << offset;
+    EXPECT_TRUE(ring.reader.broken());
   }
 }
 
@@ -245,7 +270,7 @@ TEST(ShmRing, StressOfTwoThreads) {
     std::mt19937 random(1);
     for (std::uint32_t i = 0; i < kPackets;) {
       const std::size_t size = kMinRingPacket + random() % 1500;
-      std::byte* to = ring.writer.begin(size, 0, 0);
+      std::byte* to = ring.writer.begin(size, kHeaders, 0, 0);
       if (to == nullptr) {
         std::this_thread::yield();
         continue;

@@ -77,7 +77,7 @@ bool stand_alike(const std::byte* to, const std::byte* from) {
 }  // namespace
 
 void copy_long(std::byte* to, const std::byte* from, std::size_t size) {
-  constexpr std::size_t kStringPays = 32 << 10;
+  constexpr std::size_t kStringPays = 16 << 10;
   static const bool by_lines = __builtin_cpu_supports("avx2") != 0;
   static const bool by_string = has_fast_strings();
   if (size >= kStringPays && by_string && stand_alike(to, from))
