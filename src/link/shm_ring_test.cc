@@ -168,7 +168,7 @@ TEST(ShmRing, ARecordThatCannotBeBreaksIt) {
 }
 
 TEST(ShmRing, APacketThatBeginsWhereNoneCanBreaksIt) {
-  for (const std::uint16_t offset : {0, 7, 65, 0xFFFF}) {
+  for (const std::uint16_t offset : std::initializer_list<std::uint16_t>{0, 7, 65, 0xFFFF}) {
     Ring ring;
     ASSERT_TRUE(ring.write(64, 1));
     std::memcpy(ring.raw.bytes().data() + 65536 + 4, &offset, sizeof offset);
