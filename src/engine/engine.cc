@@ -254,6 +254,8 @@ void Engine::posted(QueuePair& qp, Time) {
 bool Engine::send_alone(QueuePair& qp, Time now, wire::Train& train) {
   Impl& impl = *impl_;
   if (!impl.ready.empty() || !impl.unconfirmed.empty() || impl.linger.pending()) return false;
+  // Over the network what is held travels in the same send.
+  if (!impl.held.empty() && qp.path().channel == 0) return false;
   TrainBatch batch(std::span(&train, 1), impl.gather, std::max(impl.core.config.max_pieces, 1u));
   if (!qp.send_alone(batch, now)) return false;
   qp.count(&Counters::packets_sent);

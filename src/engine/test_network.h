@@ -128,6 +128,7 @@ struct ConnectOptions {
   std::uint8_t rnr_retry = 3;
   std::uint8_t rd_atomic = 4;
   std::uint32_t access = kRemoteWrite | kRemoteRead | kRemoteAtomic;
+  std::uint16_t channel = 0;
 };
 
 class EngineTest : public ::testing::Test {
@@ -188,7 +189,10 @@ class EngineTest : public ::testing::Test {
     ASSERT_TRUE(
         end.engine.modify(*end.qp, attributes, needed(QpState::kReset, QpState::kInit), now));
     attributes.state = QpState::kRtr;
-    attributes.path = {.source = end.source, .destination = peer.source, .source_port = 4791};
+    attributes.path = {.source = end.source,
+                       .destination = peer.source,
+                       .source_port = 4791,
+                       .channel = options.channel};
     attributes.path_mtu = options.mtu;
     attributes.destination_qp = peer.qpn;
     attributes.rq_psn = rq_psn;
