@@ -124,7 +124,7 @@ Result<std::unique_ptr<nic::Notifier>> MemoryHost::make_notifier() {
   return std::make_unique<Count>();
 }
 
-nic::Waited MemoryHost::wait(const std::function<bool()>& ready, nic::Notifier*) {
+nic::Waited MemoryHost::wait(const std::function<bool()>& ready, nic::Notifier*, nic::SelfDriven*) {
   for (unsigned i = 0; i < 10'000; ++i) {
     if (ready()) return nic::Waited::kReady;
     for (std::size_t which = 0; which < nics_.size(); ++which) drive(which);

@@ -67,7 +67,8 @@ class MemoryHost final : public nic::Host {
   void adopt(nic::Nic& nic) override { nics_.push_back(&nic); }
   void release(nic::Nic& nic) override { std::erase(nics_, &nic); }
   void wake(nic::Nic&) override {}
-  [[nodiscard]] nic::Waited wait(const std::function<bool()>& ready, nic::Notifier*) override;
+  [[nodiscard]] nic::Waited wait(const std::function<bool()>& ready, nic::Notifier*,
+                                 nic::SelfDriven*) override;
   [[nodiscard]] std::optional<nic::SharedMemory> share_memory(Bytes memory,
                                                               std::uint32_t access) override;
   /// Before the first NIC: they have each other's memory, too.

@@ -25,8 +25,10 @@ class Driven {
   [[nodiscard]] virtual std::optional<Time> next_timeout() const = 0;
   /// Whose readability asks for progress().
   [[nodiscard]] virtual std::span<const int> descriptors() const = 0;
-  /// An application thread does the runner's work.
-  [[nodiscard]] virtual bool polled(Time now) const = 0;
+  /// An application thread does the runner's work: it polls, or waits.
+  [[nodiscard]] virtual bool attended(Time now) const = 0;
+  /// It waits: what comes wakes it, and nobody else (`WaitSet`).
+  [[nodiscard]] virtual bool slept_on() const { return false; }
   /// Some thread polled within the last millisecond.
   [[nodiscard]] virtual bool polled_lately(Time now) const = 0;
   /// It cannot work any more.

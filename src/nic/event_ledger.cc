@@ -43,7 +43,7 @@ Result<void> EventLedger::settle(Host& host) {
   // A signal handler does not end ibv_destroy_*. A host that is no more (after fork) always
   // interrupts.
   for (std::uint32_t i = 0; i < kMaxInterrupts && waited == Waited::kInterrupted; ++i) {
-    waited = host.wait([this] { return settled(); }, notifier.get());
+    waited = host.wait([this] { return settled(); }, notifier.get(), nullptr);
   }
   ::pthread_setcancelstate(cancel_state, nullptr);
   const std::scoped_lock lock(mutex_);

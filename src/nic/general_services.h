@@ -89,7 +89,7 @@ class GeneralServices final : public Driven {
   [[nodiscard]] std::span<const int> descriptors() const override {
     return place_.link->descriptors();
   }
-  [[nodiscard]] bool polled(Time) const override { return false; }
+  [[nodiscard]] bool attended(Time) const override { return false; }
   [[nodiscard]] bool polled_lately(Time) const override { return false; }
   void raise_fatal() override;
 

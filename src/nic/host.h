@@ -15,6 +15,7 @@
 #include "nic/direct_paths.h"
 #include "nic/membership.h"
 #include "nic/port_state.h"
+#include "nic/progress.h"
 #include "nic/segment.h"
 #include "nic/shared_place.h"
 #include "wire/address.h"
@@ -68,6 +69,14 @@ class WatchedFd {
   WatchedFd& operator=(const WatchedFd&) = delete;
   virtual ~WatchedFd() = default;
   [[nodiscard]] virtual int get() const = 0;
+};
+
+/// A NIC that a waiting thread drives by itself, each time it asks whether what it waits for came.
+struct SelfDriven {
+  Nic& nic;
+  /// As of the last time. kYes: the thread may sleep on the NIC's descriptors. Else it leaves them
+  /// to whoever drives beside it: kBriefly, because somebody does; kNo, because too much comes.
+  MaySleep may_sleep = MaySleep::kBriefly;
 };
 
 enum class Waited : std::uint8_t {
@@ -145,8 +154,10 @@ class Host {
 
   /// Blocks the calling thread until ready() is true: every blocking verb waits here. ready() is
   /// called without locks, at once and then whenever `notifier` (if given) was signalled or
-  /// something else happened.
-  [[nodiscard]] virtual Waited wait(const std::function<bool()>& ready, Notifier* notifier) = 0;
+  /// something else happened. Where it drives a NIC (`driven`, if given), what comes for that wakes
+  /// the thread as well, and need not wake others.
+  [[nodiscard]] virtual Waited wait(const std::function<bool()>& ready, Notifier* notifier,
+                                    SelfDriven* driven) = 0;
 
  private:
   Segment segment_;

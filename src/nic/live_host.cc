@@ -50,8 +50,11 @@ class DrivenNic final : public Driven {
   [[nodiscard]] MaySleep may_sleep(Time now) override { return nic_.may_sleep(now); }
   [[nodiscard]] std::optional<Time> next_timeout() const override { return nic_.next_timeout(); }
   [[nodiscard]] std::span<const int> descriptors() const override { return nic_.descriptors(); }
-  [[nodiscard]] bool polled(Time now) const override { return nic_.polled(now); }
-  [[nodiscard]] bool polled_lately(Time now) const override { return nic_.polled_lately(now); }
+  [[nodiscard]] bool attended(Time now) const override { return nic_.poll_state().attended(now); }
+  [[nodiscard]] bool slept_on() const override { return nic_.poll_state().slept_on(); }
+  [[nodiscard]] bool polled_lately(Time now) const override {
+    return nic_.poll_state().polled_lately(now);
+  }
   void raise_fatal() override { nic_.raise_fatal(); }
 
  private:
@@ -126,6 +129,9 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
   [[nodiscard]] Result<void> connect_same_host(const wire::Address& address,
                                                Attachment& attachment);
   void release(GeneralServices& gone);
+  [[nodiscard]] const WaitSet* wait_set(EventfdNotifier& notifier, const Nic& nic);
+  [[nodiscard]] Waited wait_driving(const std::function<bool()>& ready, Notifier& notifier,
+                                    SelfDriven& driven);
   [[nodiscard]] Fabric::Slot guarded(Fabric::Slot slot);
   [[nodiscard]] Result<void> open_roce_v1(const Fabric::Joined& joined, Attachment& attachment);
   [[nodiscard]] bool gone(const wire::Address& address, std::uint32_t qp_number) override {
@@ -211,6 +217,57 @@ Result<void> LiveHost::Impl::open_roce_v1(const Fabric::Joined& joined, Attachme
   attachment.receive_buffer = link::receive_buffer(fd);
   attachment.link = std::make_unique<link::RoceV1Link>(fd, std::move(kept), std::move(place));
   return {};
+}
+
+/// What a NIC's threads sleep on that wait for the notifier. The runner stands behind them.
+const WaitSet* LiveHost::Impl::wait_set(EventfdNotifier& notifier, const Nic& nic) {
+  return notifier.wait_set([&]() -> std::unique_ptr<WaitSet> {
+    DrivenNic* driven = nullptr;
+    {
+      const std::scoped_lock lock(nics_mutex);
+      const auto found = nics.find(const_cast<Nic*>(&nic));
+      if (found != nics.end()) driven = found->second.get();
+    }
+    if (driven == nullptr) return nullptr;
+    auto made = WaitSet::create(ledger, notifier.descriptor(), nic.descriptors());
+    if (made != nullptr) runner.stand_behind(*driven);
+    return made;
+  });
+}
+
+Waited LiveHost::Impl::wait_driving(const std::function<bool()>& ready, Notifier& notifier,
+                                    SelfDriven& driven) {
+  // Whatever comes while the thread sleeps may wake it alone: unless it looked at everything since,
+  // also where it is cancelled, the runner has to.
+  struct Debt {
+    Runner& runner;
+    PollState& state;
+    bool owed = false;
+    ~Debt() { settle(); }
+    void settle() {
+      if (!std::exchange(owed, false)) return;
+      state.give_up();
+      runner.wake();
+    }
+  } debt{.runner = runner, .state = driven.nic.poll_state()};
+  const WaitSet* set = wait_set(static_cast<EventfdNotifier&>(notifier), driven.nic);
+  bool interrupted = false;
+  for (;;) {
+    const bool is_ready = ready();
+    if (driven.may_sleep == MaySleep::kYes) debt.owed = false;
+    if (driven.may_sleep == MaySleep::kNo) debt.owed = true;
+    if (is_ready) return Waited::kReady;
+    if (interrupted || ledger.forked()) return Waited::kInterrupted;
+    if (set != nullptr && driven.may_sleep == MaySleep::kYes) {
+      debt.owed = true;
+      interrupted = !set->sleep(debt.state, &monotonic_now);
+      if (interrupted && errno != EINTR) set = nullptr;
+    } else {
+      debt.settle();
+      pollfd poll{.fd = notifier.descriptor(), .events = POLLIN, .revents = 0};
+      interrupted = ::ppoll(&poll, 1, nullptr, nullptr) < 0;
+    }
+  }
 }
 
 LiveHost::LiveHost(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -462,7 +519,8 @@ Result<void> LiveHost::open_uplink() {
   return std::unexpected(opened.error());
 }
 
-Waited LiveHost::wait(const std::function<bool()>& ready, Notifier* notifier) {
+Waited LiveHost::wait(const std::function<bool()>& ready, Notifier* notifier, SelfDriven* driven) {
+  if (driven != nullptr) return impl_->wait_driving(ready, *notifier, *driven);
   constexpr long kFirstPause = 20'000;
   constexpr long kLongestPause = 2'000'000;
   long pause = kFirstPause;

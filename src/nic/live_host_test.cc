@@ -166,11 +166,11 @@ TEST(LiveHost, WaitReturnsWhenTheNotifierIsSignalled) {
   auto host = make_host();
   auto notifier = host->make_notifier().value();
   std::thread other([&] { notifier->signal(); });
-  EXPECT_EQ(host->wait([&] { return notifier->take(); }, notifier.get()), Waited::kReady);
+  EXPECT_EQ(host->wait([&] { return notifier->take(); }, notifier.get(), nullptr), Waited::kReady);
   other.join();
   std::atomic<bool> flag{false};
   std::thread third([&] { flag.store(true); });
-  EXPECT_EQ(host->wait([&] { return flag.load(); }, nullptr), Waited::kReady);
+  EXPECT_EQ(host->wait([&] { return flag.load(); }, nullptr, nullptr), Waited::kReady);
   third.join();
 }
 

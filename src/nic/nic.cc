@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "nic/flood_limit.h"
 #include "nic/nic_impl.h"
 
 namespace verbena::nic {
@@ -50,20 +51,28 @@ void Nic::Impl::overrun(CompletionQueue& cq) {
 }
 
 template <typename Take>
-auto Nic::Impl::wait_for(Notifier& notifier, Take&& take)
+auto Nic::Impl::wait_for(Notifier& notifier, SelfDriven* driven, Take&& take)
     -> Result<typename decltype(take())::value_type> {
   auto taken = take();
   if (taken) return *taken;
   if (!notifier.blocking()) return fail(std::errc::operation_would_block);
+  const auto sleeps_on =
+      driven != nullptr ? Shard::SleepsOn::kDescriptors : Shard::SleepsOn::kNotifier;
+  std::uint32_t unwanted = 0;
   const auto ready = [&] {
-    taken = take();
-    if (taken) return true;
     const Time now = host.now();
-    for (const auto& shard : shards) shard->look(now);
+    Looked looked;
+    for (const auto& shard : shards) looked += shard->look(now, sleeps_on);
     taken = take();
+    if (driven == nullptr) return taken.has_value();
+    unwanted += looked.unwanted;
+    // Beside a thread that polls, and in a flood, which the runner keeps within its bounds, waiting
+    // is all that this one does.
+    const bool stands_back = unwanted >= FloodLimit::kFlood || poll_state.polled(now);
+    driven->may_sleep = stands_back ? MaySleep::kBriefly : looked.may_sleep;
     return taken.has_value();
   };
-  const Waited waited = host.wait(ready, &notifier);
+  const Waited waited = host.wait(ready, &notifier, driven);
   if (taken) return *taken;
   if (waited == Waited::kInterrupted) return fail(std::errc::interrupted);
   return fail(std::errc::resource_deadlock_would_occur,
@@ -166,7 +175,7 @@ Result<void> Nic::arm(CompletionQueue* cq, bool solicited_only) {
   cq->arm(solicited_only);
   const Time now = impl_->host.now();
   const bool was_polled = impl_->poll_state.disarm(now);
-  impl_->for_shards_of(*cq, [&](Shard& shard) { shard.look(now); });
+  impl_->for_shards_of(*cq, [&](Shard& shard) { shard.look(now, Shard::SleepsOn::kNotifier); });
   if (was_polled) impl_->wake();
   return {};
 }
@@ -226,13 +235,14 @@ void Nic::ring_receives(QueuePair* qp) {
 }
 
 Result<void*> Nic::next_event(CompletionChannel* channel) {
-  return impl_->wait_for(channel->notifier(), [channel] { return channel->take(); });
+  SelfDriven driven{.nic = *this};
+  return impl_->wait_for(channel->notifier(), &driven, [channel] { return channel->take(); });
 }
 
 Notifier& Nic::async_notifier() { return impl_->async_events.notifier(); }
 
 Result<AsyncEvent> Nic::next_async_event() {
-  return impl_->wait_for(impl_->async_events.notifier(),
+  return impl_->wait_for(impl_->async_events.notifier(), nullptr,
                          [this] { return impl_->async_events.take(); });
 }
 
@@ -264,8 +274,7 @@ std::optional<Time> Nic::next_timeout(std::optional<Time> at_latest) const {
 }
 
 std::span<const int> Nic::descriptors() const { return impl_->shards.front()->descriptors(); }
-bool Nic::polled(Time now) const { return impl_->poll_state.polled(now); }
-bool Nic::polled_lately(Time now) const { return impl_->poll_state.polled_lately(now); }
+PollState& Nic::poll_state() { return impl_->poll_state; }
 void Nic::raise_fatal() {
   if (impl_->failed.exchange(true)) return;
   log(LogLevel::kError,

@@ -15,6 +15,7 @@
 #include "nic/config.h"
 #include "nic/host.h"
 #include "nic/objects.h"
+#include "nic/poll_state.h"
 #include "nic/port_state.h"
 #include "nic/progress.h"
 #include "nic/queue_pair_report.h"
@@ -249,11 +250,8 @@ class Nic {
       std::optional<Time> at_latest = std::nullopt) const;
   /// The link's descriptors for the runner's epoll.
   [[nodiscard]] std::span<const int> descriptors() const;
-  /// True while an application thread polls often enough to do the runner's work (POLLED,
-  /// `nic.md`).
-  [[nodiscard]] bool polled(Time now) const;
-  /// Some thread polled within the last millisecond.
-  [[nodiscard]] bool polled_lately(Time now) const;
+  /// Which application threads do the runner's work.
+  [[nodiscard]] PollState& poll_state();
   /// It cannot work any more, and the program is told once, by an event. Any locks may be held.
   void raise_fatal();
 

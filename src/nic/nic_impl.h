@@ -45,9 +45,11 @@ struct Nic::Impl final : OverrunListener {
   [[nodiscard]] engine::Acks acks(Time now) const {
     return poll_state.polled(now) ? engine::Acks::kHold : engine::Acks::kSend;
   }
-  /// Waits until take() gives something, driving the shards between.
+  /// Waits until take() gives something, driving the shards between; with `driven`, in the runner's
+  /// place.
   template <typename Take>
-  auto wait_for(Notifier& notifier, Take&& take) -> Result<typename decltype(take())::value_type>;
+  auto wait_for(Notifier& notifier, SelfDriven* driven, Take&& take)
+      -> Result<typename decltype(take())::value_type>;
   /// Fills what a path leaves open and checks the rest: invalid_argument.
   [[nodiscard]] Result<wire::Path> complete_path(wire::Path path) const;
   [[nodiscard]] Result<void> check_attributes(const engine::QpAttributes& attributes,

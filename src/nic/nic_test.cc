@@ -340,7 +340,7 @@ TEST_F(PairTest, DestroyingAQueueForgetsItsEvents) {
 
 TEST_F(PairTest, HeldAcknowledgementsLeaveLater) {
   for (std::uint32_t i = 0; i < 70; ++i) EXPECT_TRUE(b.poll(b.receive_cq).empty());
-  ASSERT_TRUE(b.nic->polled(host.now()));
+  ASSERT_TRUE(b.nic->poll_state().polled(host.now()));
   ASSERT_TRUE(b.receive(1, {b.piece(0, 64)}));
   ASSERT_TRUE(a.send({.id = 1}, {a.piece(0, 8)}));
   const auto before = network.sent();

@@ -9,7 +9,8 @@
 
 namespace verbena::nic {
 
-/// Whether application threads poll so often that nobody else need drive the NIC.
+/// Whether application threads drive the NIC so that nobody else need: because they poll often, or
+/// wait for its completions and take in what comes by themselves.
 ///
 /// POLLED begins with the 64th poll that came no more than 50 µs after the one before (in a virtual
 /// machine an interruption takes 20 to 50), and ends 50 µs after the last or when a completion
@@ -46,6 +47,23 @@ class PollState {
     return was;
   }
 
+  /// A thread that drives goes to sleep on the NIC's descriptors.
+  void fall_asleep() { sleepers_.fetch_add(1, std::memory_order_relaxed); }
+  void wake_up(Time now) {
+    woke_up_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+    sleepers_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  /// It leaves the rest to others.
+  void give_up() { woke_up_.store(0, std::memory_order_relaxed); }
+  [[nodiscard]] bool slept_on() const { return sleepers_.load(std::memory_order_relaxed) != 0; }
+
+  /// POLLED, or some thread sleeps or has just woken up.
+  [[nodiscard]] bool attended(Time now) const {
+    return polled(now) || slept_on() ||
+           now.time_since_epoch().count() - woke_up_.load(std::memory_order_relaxed) <=
+               kSilence.count();
+  }
+
   [[nodiscard]] bool polled(Time now) const {
     return polls_.load(std::memory_order_relaxed) >= kPolls &&
            now.time_since_epoch().count() - last_.load(std::memory_order_relaxed) <=
@@ -68,6 +86,8 @@ class PollState {
  private:
   std::atomic<Duration::rep> last_{0};
   std::atomic<std::uint32_t> polls_{0};
+  std::atomic<std::uint32_t> sleepers_{0};
+  std::atomic<Duration::rep> woke_up_{0};
 };
 
 }  // namespace verbena::nic

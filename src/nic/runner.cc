@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "nic/wait_set.h"
 
 namespace verbena::nic {
 namespace {
@@ -90,10 +91,7 @@ Result<void> Runner::start() {
 }
 
 bool Runner::add_to_epoll(std::span<const int> fds) {
-  return std::ranges::all_of(fds, [this](int fd) {
-    epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
-    return sys::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
-  });
+  return std::ranges::all_of(fds, [this](int fd) { return watch_exclusively(epoll_.get(), fd); });
 }
 
 void Runner::remove_from_epoll(std::span<const int> fds) {
@@ -112,6 +110,14 @@ Result<void> Runner::adopt(Driven& driven) {
   entries_.push_back(entry);
   wake();
   return {};
+}
+
+void Runner::stand_behind(Driven& driven) {
+  const Turn turn(*this);
+  const auto found = std::ranges::find(entries_, &driven, &Entry::driven);
+  if (found == entries_.end() || found->away) return;
+  remove_from_epoll(found->fds);
+  static_cast<void>(add_to_epoll(found->fds));  // they were there before
 }
 
 void Runner::release(Driven& driven) {
@@ -187,8 +193,10 @@ Time Runner::pass() {
 Time Runner::attend(Entry& entry, Time now, bool woken) {
   if (entry.rest_until && now < *entry.rest_until) return *entry.rest_until;
   const bool rested = std::exchange(entry.rest_until, std::nullopt).has_value();
-  if (entry.away) {
-    if (entry.driven->polled(now)) {
+  if (entry.away && entry.driven->slept_on()) {
+    come_back(entry);
+  } else if (entry.away) {
+    if (entry.driven->attended(now)) {
       if (now >= entry.tick) {
         entry.pace = std::min(2 * entry.pace, kLongestTick);
         entry.tick = now + entry.pace;
@@ -200,7 +208,15 @@ Time Runner::attend(Entry& entry, Time now, bool woken) {
     const Time until = drive(entry, now);
     if (entry.last_work >= now && !rested) note_miss(entry, now);
     return until;
-  } else if (now >= entry.armed_until && entry.driven->polled(now)) {
+  }
+  const bool sleeper = entry.driven->slept_on();
+  if (sleeper && !entry.readable && !woken) {
+    // Whoever sleeps there is woken by what comes; time-outs are the runner's.
+    const Time due = entry.driven->next_timeout().value_or(kNever);
+    return due <= now ? drive(entry, now) : due;
+  }
+  if (now >= entry.armed_until && entry.driven->attended(now) && !(sleeper && woken)) {
+    entry.readable = false;
     leave(entry, now);
     return entry.tick;
   }

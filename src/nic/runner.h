@@ -56,6 +56,9 @@ class Runner final : public Watcher {
   [[nodiscard]] Result<void> adopt(Driven& driven);
   /// On return the runner does not touch it any more.
   void release(Driven& driven);
+  /// Threads that watch the descriptors exclusively by now are woken before the runner, and where
+  /// one sleeps on them, in its place.
+  void stand_behind(Driven& driven);
   /// Somebody has something to do for the runner: a store and a load when it is awake. False when
   /// it cannot be woken any more: the program closed its descriptors.
   bool wake();

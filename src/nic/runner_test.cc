@@ -61,7 +61,7 @@ class FakeNic final : public Driven {
   [[nodiscard]] std::span<const int> descriptors() const override {
     return std::span(&number_, fd_ ? 1U : 0U);
   }
-  [[nodiscard]] bool polled(Time at) const override {
+  [[nodiscard]] bool attended(Time at) const override {
     const auto look = static_cast<std::size_t>(looks.load());
     if (look < looked_at.size()) looked_at[look] = at;
     looks.fetch_add(1);
@@ -289,7 +289,7 @@ class StuckNic final : public Driven {
   }
   [[nodiscard]] std::optional<Time> next_timeout() const override { return std::nullopt; }
   [[nodiscard]] std::span<const int> descriptors() const override { return {&number_, 1}; }
-  [[nodiscard]] bool polled(Time) const override { return false; }
+  [[nodiscard]] bool attended(Time) const override { return false; }
   [[nodiscard]] bool polled_lately(Time) const override { return lately_; }
   void raise_fatal() override {}
 
@@ -339,7 +339,7 @@ class FloodedNic final : public Driven {
   }
   [[nodiscard]] std::optional<Time> next_timeout() const override { return std::nullopt; }
   [[nodiscard]] std::span<const int> descriptors() const override { return {&number_, 1}; }
-  [[nodiscard]] bool polled(Time) const override { return false; }
+  [[nodiscard]] bool attended(Time) const override { return false; }
   [[nodiscard]] bool polled_lately(Time) const override { return false; }
   void raise_fatal() override {}
 

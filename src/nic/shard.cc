@@ -105,7 +105,7 @@ void Shard::ring(QueuePair& qp, Time now, Acks acks) {
     if (!std::exchange(inside, false) && !gate_.try_enter()) break;
     turn(now, acks, Receive::kNo);
     const bool more = more_;
-    wake = leave(now, acks);
+    wake = leave(now, acks) || wake;
     if (!more) break;
   }
   if (wake) wake_();
@@ -170,16 +170,26 @@ MaySleep Shard::may_sleep(Time now) {
   return armed ? MaySleep::kYes : MaySleep::kNo;
 }
 
-void Shard::look(Time now) {
+Looked Shard::look(Time now, SleepsOn sleeps_on) {
+  Looked looked{.may_sleep = MaySleep::kNo};
   bool wake = false;
-  for (int round = 0; round < kRounds && gate_.try_enter(); ++round) {
+  for (int round = 0; round < kRounds && looked.may_sleep == MaySleep::kNo; ++round) {
+    if (round == 0 && sleeps_on == SleepsOn::kDescriptors) {
+      gate_.enter();  // whoever is inside leaves soon, and then this thread has it all
+    } else if (!gate_.try_enter()) {
+      looked.may_sleep = MaySleep::kBriefly;
+      break;
+    }
+    const std::uint64_t unwanted = unwanted_;
     send_held(now);
     const std::size_t received = turn(now, Acks::kSend, Receive::kYes);
-    const bool more = more_;
-    wake = leave(now, Acks::kSend);
-    if (received == 0 && !more) break;
+    looked.unwanted += static_cast<std::uint32_t>(unwanted_ - unwanted);
+    if (received == 0 && !more_ && (sleeps_on == SleepsOn::kNotifier || !meet_ || link_->arm()))
+      looked.may_sleep = MaySleep::kYes;
+    wake = leave(now, Acks::kSend) || wake;
   }
   if (wake) wake_();
+  return looked;
 }
 
 template <typename Change>

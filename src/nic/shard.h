@@ -39,6 +39,9 @@ namespace verbena::nic {
 /// Threads: all calls are safe from any thread.
 class Shard {
  public:
+  /// What a thread sleeps on that looked.
+  enum class SleepsOn : bool { kNotifier, kDescriptors };
+
   static constexpr std::size_t kTurn = 64;
   /// How long an acknowledgement may wait for company before the host is asked to send it.
   static constexpr Duration kHeldAck = std::chrono::microseconds(100);
@@ -68,8 +71,9 @@ class Shard {
   Progress progress(Time now, std::uint32_t budget, engine::Acks acks);
   /// Before the host sleeps on the descriptors: asks the link to wake it (link::Link::arm()).
   [[nodiscard]] MaySleep may_sleep(Time now);
-  /// Turns until nothing comes, a bounded number of times: before a thread goes to sleep.
-  void look(Time now);
+  /// Turns until nothing comes, a bounded number of times, for a thread that goes to sleep: on its
+  /// notifier alone, or on the descriptors as well, for which the link is asked to wake it.
+  Looked look(Time now, SleepsOn sleeps_on);
 
   // Changes: these wait until they can enter.
 

@@ -192,7 +192,7 @@ class StepHost final : public HostBase {
   void adopt(Nic& nic) override { nics.push_back(&nic); }
   void release(Nic& nic) override { std::erase(nics, &nic); }
   void wake(Nic&) override { ++wakes; }
-  [[nodiscard]] Waited wait(const std::function<bool()>& ready, Notifier*) override {
+  [[nodiscard]] Waited wait(const std::function<bool()>& ready, Notifier*, SelfDriven*) override {
     while (!ready()) {
       if (std::exchange(interrupt, false)) return Waited::kInterrupted;
       if (meanwhile) meanwhile();
@@ -248,7 +248,7 @@ class ThreadHost final : public HostBase {
     std::erase(nics_, &nic);
   }
   void wake(Nic&) override {}
-  [[nodiscard]] Waited wait(const std::function<bool()>& ready, Notifier*) override {
+  [[nodiscard]] Waited wait(const std::function<bool()>& ready, Notifier*, SelfDriven*) override {
     while (!ready()) std::this_thread::sleep_for(std::chrono::microseconds(20));
     return Waited::kReady;
   }

@@ -147,7 +147,8 @@ bool SimHost::quiet(const wire::Address& a, const wire::Address& b) const {
   return network_.quiet(a, b);
 }
 
-nic::Waited SimHost::wait(const std::function<bool()>& ready, nic::Notifier* notifier) {
+nic::Waited SimHost::wait(const std::function<bool()>& ready, nic::Notifier* notifier,
+                          nic::SelfDriven* /*driven*/) {
   const auto* const ours = static_cast<SimNotifier*>(notifier);
   return scheduler_.wait(ready, ours == nullptr ? nullptr : ours->count());
 }

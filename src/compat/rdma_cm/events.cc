@@ -42,7 +42,7 @@ Result<void> interrupted(nic::Waited waited) {
 /// programs end with such a thread, and would take its return for an error.
 Result<void> wait_for_signal(nic::Host& host) {
   const auto silent = VERBENA_TRY(host.make_notifier());
-  return interrupted(host.wait([] { return false; }, silent.get()));
+  return interrupted(host.wait([] { return false; }, silent.get(), nullptr));
 }
 
 }  // namespace
@@ -102,7 +102,7 @@ Result<void> get_event(Agent& agent, const std::shared_ptr<File>& file, const Re
     if (!ready()) return fail(std::errc::resource_unavailable_try_again);
     return closed ? fail(std::errc::bad_file_descriptor) : result;
   }
-  const nic::Waited waited = file->host.wait(ready, file->notifier.get());
+  const nic::Waited waited = file->host.wait(ready, file->notifier.get(), nullptr);
   if (waited == nic::Waited::kReady && closed) return wait_for_signal(file->host);
   return waited == nic::Waited::kReady ? result : interrupted(waited);
 }
