@@ -29,6 +29,8 @@ class Driven {
   [[nodiscard]] virtual bool attended(Time now) const = 0;
   /// It waits: what comes wakes it, and nobody else (`WaitSet`).
   [[nodiscard]] virtual bool slept_on() const { return false; }
+  /// How often one went to sleep so.
+  [[nodiscard]] virtual std::uint32_t sleeps() const { return 0; }
   /// Some thread polled within the last millisecond.
   [[nodiscard]] virtual bool polled_lately(Time now) const = 0;
   /// It cannot work any more.

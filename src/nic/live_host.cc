@@ -52,6 +52,7 @@ class DrivenNic final : public Driven {
   [[nodiscard]] std::span<const int> descriptors() const override { return nic_.descriptors(); }
   [[nodiscard]] bool attended(Time now) const override { return nic_.poll_state().attended(now); }
   [[nodiscard]] bool slept_on() const override { return nic_.poll_state().slept_on(); }
+  [[nodiscard]] std::uint32_t sleeps() const override { return nic_.poll_state().sleeps(); }
   [[nodiscard]] bool polled_lately(Time now) const override {
     return nic_.poll_state().polled_lately(now);
   }

@@ -48,7 +48,10 @@ class PollState {
   }
 
   /// A thread that drives goes to sleep on the NIC's descriptors.
-  void fall_asleep() { sleepers_.fetch_add(1, std::memory_order_relaxed); }
+  void fall_asleep() {
+    sleepers_.fetch_add(1, std::memory_order_relaxed);
+    sleeps_.fetch_add(1, std::memory_order_relaxed);
+  }
   void wake_up(Time now) {
     woke_up_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
     sleepers_.fetch_sub(1, std::memory_order_relaxed);
@@ -56,6 +59,8 @@ class PollState {
   /// It leaves the rest to others.
   void give_up() { woke_up_.store(0, std::memory_order_relaxed); }
   [[nodiscard]] bool slept_on() const { return sleepers_.load(std::memory_order_relaxed) != 0; }
+  /// How often one fell asleep.
+  [[nodiscard]] std::uint32_t sleeps() const { return sleeps_.load(std::memory_order_relaxed); }
 
   /// POLLED, or some thread sleeps or has just woken up.
   [[nodiscard]] bool attended(Time now) const {
@@ -87,6 +92,7 @@ class PollState {
   std::atomic<Duration::rep> last_{0};
   std::atomic<std::uint32_t> polls_{0};
   std::atomic<std::uint32_t> sleepers_{0};
+  std::atomic<std::uint32_t> sleeps_{0};
   std::atomic<Duration::rep> woke_up_{0};
 };
 

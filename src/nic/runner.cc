@@ -193,11 +193,14 @@ Time Runner::pass() {
 Time Runner::attend(Entry& entry, Time now, bool woken) {
   if (entry.rest_until && now < *entry.rest_until) return *entry.rest_until;
   const bool rested = std::exchange(entry.rest_until, std::nullopt).has_value();
-  if (entry.away && entry.driven->slept_on()) {
-    come_back(entry);
+  const bool sleeper = entry.driven->slept_on();
+  const std::uint32_t sleeps = entry.driven->sleeps();
+  if (entry.away && sleeper && (woken || (now >= entry.tick && sleeps == entry.sleeps))) {
+    come_back(entry);  // to be there when that one wakes up and does not come back
   } else if (entry.away) {
     if (entry.driven->attended(now)) {
       if (now >= entry.tick) {
+        entry.sleeps = sleeps;
         entry.pace = std::min(2 * entry.pace, kLongestTick);
         entry.tick = now + entry.pace;
       }
@@ -209,7 +212,6 @@ Time Runner::attend(Entry& entry, Time now, bool woken) {
     if (entry.last_work >= now && !rested) note_miss(entry, now);
     return until;
   }
-  const bool sleeper = entry.driven->slept_on();
   if (sleeper && !entry.readable && !woken) {
     // Whoever sleeps there is woken by what comes; time-outs are the runner's.
     const Time due = entry.driven->next_timeout().value_or(kNever);
@@ -273,6 +275,7 @@ Time Runner::work(Entry& entry, Time now, Progress& done) {
 }
 
 void Runner::leave(Entry& entry, Time now) {
+  entry.sleeps = entry.driven->sleeps();
   remove_from_epoll(entry.fds);
   entry.away = true;
   entry.pace = kTick;

@@ -76,10 +76,11 @@ class Runner final : public Watcher {
   struct Entry {
     Driven* driven = nullptr;
     std::span<const int> fds{};
-    bool away = false;      ///< out of epoll, because an application thread polls
-    bool readable = false;  ///< says epoll
-    Time tick{};            ///< when to look again, while away
-    Duration pace{};        ///< the interval before that
+    bool away = false;         ///< out of epoll, because an application thread polls
+    bool readable = false;     ///< says epoll
+    std::uint32_t sleeps = 0;  ///< Driven's, at the last look while away
+    Time tick{};               ///< when to look again, while away
+    Duration pace{};           ///< the interval before that
     Time armed_until{};
     int misses = 0;
     Time first_miss{};
