@@ -77,6 +77,26 @@ TEST(PollState, RemembersForAWhileThatSomebodyPolled) {
   EXPECT_FALSE(state.polled_lately(now + PollState::kLately + 1ns));
 }
 
+TEST(PollState, AttendedWhileAThreadSleepsAndAWhileAfterIt) {
+  PollState state;
+  const Time now{1s};
+  EXPECT_FALSE(state.attended(now));
+  state.fall_asleep();
+  state.fall_asleep();
+  EXPECT_TRUE(state.slept_on());
+  state.wake_up(now);
+  EXPECT_TRUE(state.slept_on());
+  EXPECT_TRUE(state.attended(now + 1h));
+  state.wake_up(now);
+  EXPECT_FALSE(state.slept_on());
+  EXPECT_TRUE(state.attended(now + PollState::kSilence));
+  EXPECT_FALSE(state.attended(now + PollState::kSilence + 1ns));
+  EXPECT_EQ(state.sleeps(), 2U);
+  EXPECT_FALSE(state.polled(now)) << "nobody polls";
+  state.give_up();
+  EXPECT_FALSE(state.attended(now));
+}
+
 TEST(PollState, ArmingEndsIt) {
   PollState state;
   const Time now{1s};

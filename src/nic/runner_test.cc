@@ -65,9 +65,11 @@ class FakeNic final : public Driven {
     const auto look = static_cast<std::size_t>(looks.load());
     if (look < looked_at.size()) looked_at[look] = at;
     looks.fetch_add(1);
-    return is_polled.load();
+    return is_polled.load() || is_slept_on.load();
   }
   [[nodiscard]] bool polled_lately(Time) const override { return is_polled.load(); }
+  [[nodiscard]] bool slept_on() const override { return is_slept_on.load(); }
+  [[nodiscard]] std::uint32_t sleeps() const override { return sleep_count.load(); }
   [[nodiscard]] MaySleep may_sleep(Time) override { return may.load(); }
   void raise_fatal() override { failures.fetch_add(1); }
   void arrive() {
@@ -81,6 +83,8 @@ class FakeNic final : public Driven {
   std::atomic<Time> timeout{Time::max()};
   std::atomic<Time> fired_at{Time::min()};
   std::atomic<bool> is_polled{false};
+  std::atomic<bool> is_slept_on{false};
+  std::atomic<std::uint32_t> sleep_count{0};
   std::atomic<MaySleep> may{MaySleep::kYes};
   std::atomic<int> failures{0};
   std::function<void()> in_progress;
@@ -179,6 +183,32 @@ TEST_F(RunnerTest, LooksLessAndLessOftenWhileSomebodyPolls) {
     EXPECT_GE(nic.looked_at[look] - nic.looked_at[look - 1], pace) << look;
     pace = std::min(2 * pace, Runner::kLongestTick);
   }
+  runner_.release(nic);
+}
+
+TEST_F(RunnerTest, StandsBackWhileSomebodySleepsInItsPlace) {
+  FakeNic nic;
+  nic.is_slept_on.store(true);
+  ASSERT_TRUE(runner_.adopt(nic));
+  ASSERT_TRUE(comes([&] { return nic.calls.load() > 0; }));  // adopt() wakes it
+  EXPECT_TRUE(falls_asleep()) << "who only waits costs nothing";
+  int calls = nic.calls.load();
+  nic.arrive();  // for the other one; here nobody took it, so the runner is called, too
+  const int looks = nic.looks.load();
+  ASSERT_TRUE(comes([&] {
+    nic.sleep_count.fetch_add(1);
+    return nic.looks.load() > looks + 10;
+  }));
+  EXPECT_EQ(nic.calls.load(), calls);
+  // Time-outs and what others ask for are the runner's all the same.
+  nic.timeout.store(now());
+  runner_.wake();
+  ASSERT_TRUE(comes([&] { return nic.timeout.load() == Time::max(); }));
+  calls = nic.calls.load();
+  nic.arrive();
+  nic.is_slept_on.store(false);
+  ASSERT_TRUE(comes([&] { return nic.calls.load() > calls; })) << "it did not come back";
+  EXPECT_TRUE(falls_asleep());
   runner_.release(nic);
 }
 
