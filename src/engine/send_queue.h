@@ -15,14 +15,15 @@ namespace verbena::engine {
 
 /// A posted send work request, in the queue's own memory.
 struct SendWqe {
-  SendRequest request{};      ///< `pieces` points into the queue's own storage
-  std::uint32_t length = 0;   ///< bytes of all pieces
-  ConstBytes inline_bytes{};  ///< when request.inline_data
+  std::uint32_t length = 0;  ///< bytes of all pieces
 
   // The requester's own notes.
   std::uint32_t first_psn = 0;
   std::uint32_t psn_count = 0;  ///< 0 until PSNs are assigned
   std::uint32_t read_part = 1;  ///< packets of a READ that one READ request on the wire asks for
+
+  ConstBytes inline_bytes{};  ///< when request.inline_data
+  SendRequest request{};      ///< `pieces` points into the queue's own storage
 
   /// As SendRequest::renew().
   void renew() {
@@ -94,6 +95,10 @@ class SendQueue::Posting {
   [[nodiscard]] SendRequest* begin() {
     if (next_ - queue_->head_.load(std::memory_order_acquire) >= queue_->capacity_) return nullptr;
     SendWqe& wqe = latest();
+    // A queue pair of many is cold, and a list of requests long.
+    const auto* const ahead = reinterpret_cast<const std::byte*>(&queue_->at(next_ + 3));
+    __builtin_prefetch(ahead, 1);
+    __builtin_prefetch(ahead + 64, 1);
     wqe.renew();
     filled_ = false;
     return &wqe.request;

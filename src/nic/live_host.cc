@@ -130,7 +130,7 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
   [[nodiscard]] Result<void> connect_same_host(const wire::Address& address,
                                                Attachment& attachment);
   void release(GeneralServices& gone);
-  [[nodiscard]] const WaitSet* wait_set(EventfdNotifier& notifier, const Nic& nic);
+  [[nodiscard]] const WaitSet* wait_set(EventfdNotifier& notifier, Nic& nic);
   [[nodiscard]] Waited wait_driving(const std::function<bool()>& ready, Notifier& notifier,
                                     SelfDriven& driven);
   [[nodiscard]] Fabric::Slot guarded(Fabric::Slot slot);
@@ -221,12 +221,12 @@ Result<void> LiveHost::Impl::open_roce_v1(const Fabric::Joined& joined, Attachme
 }
 
 /// What a NIC's threads sleep on that wait for the notifier. The runner stands behind them.
-const WaitSet* LiveHost::Impl::wait_set(EventfdNotifier& notifier, const Nic& nic) {
+const WaitSet* LiveHost::Impl::wait_set(EventfdNotifier& notifier, Nic& nic) {
   return notifier.wait_set([&]() -> std::unique_ptr<WaitSet> {
     DrivenNic* driven = nullptr;
     {
       const std::scoped_lock lock(nics_mutex);
-      const auto found = nics.find(const_cast<Nic*>(&nic));
+      const auto found = nics.find(&nic);
       if (found != nics.end()) driven = found->second.get();
     }
     if (driven == nullptr) return nullptr;
