@@ -16,6 +16,8 @@ namespace {
 /// Polls in a row that may find completions without driving: so that a program which takes them one
 /// by one does not pay a system call for each, and the link is still looked at.
 constexpr std::uint32_t kUndrivenPolls = 64;
+/// A poll that takes in more takes long.
+constexpr std::size_t kManyDatagrams = 4;
 
 }  // namespace
 
@@ -157,7 +159,9 @@ Result<std::uint32_t> Nic::poll(CompletionQueue* cq, std::span<engine::Completio
   const Time now = impl_->host.now();
   impl_->poll_state.poll(now);
   const engine::Acks acks = impl_->acks(now);
-  impl_->for_shards_of(*cq, [&](Shard& shard) { shard.poll(now, acks); });
+  std::size_t datagrams = 0;
+  impl_->for_shards_of(*cq, [&](Shard& shard) { datagrams += shard.poll(now, acks); });
+  if (datagrams > kManyDatagrams) impl_->poll_state.end_poll(impl_->host.now());
   if (!taken || *taken == completions.size()) return taken;
   const auto more = cq->take(completions.subspan(*taken),
                              times.subspan(std::min<std::size_t>(*taken, times.size())));
@@ -220,7 +224,8 @@ void Nic::ring_sends(QueuePair* qp) {
   const Time now = impl_->host.now();
   if (qp->raw != nullptr) return qp->raw->serve(now);
   // A reply takes the held acknowledgements with it.
-  impl_->shard_of(*qp).ring(*qp, now, engine::Acks::kSend);
+  if (impl_->shard_of(*qp).ring(*qp, now, engine::Acks::kSend))
+    impl_->poll_state.post(impl_->host.now());
 }
 
 void Nic::ring_receives(QueuePair* qp) {

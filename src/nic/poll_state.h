@@ -15,8 +15,9 @@ namespace verbena::nic {
 /// POLLED begins with the 64th poll that came no more than 50 µs after the one before (in a virtual
 /// machine an interruption takes 20 to 50), and ends 50 µs after the last or when a completion
 /// queue is armed. A longer gap takes kGapCost polls back: a thread that was preempted for a moment
-/// goes on polling, one that polls a little between other work never gets there. Several threads
-/// polling count together; a lost count among them only delays POLLED.
+/// goes on polling, one that polls a little between other work never gets there. What a thread does
+/// in the NIC is no gap, be it ever so long: taking in what came, or posting, for a while without a
+/// poll. Several threads polling count together; a lost count among them only delays POLLED.
 ///
 /// Threads: all calls are safe from any thread.
 class PollState {
@@ -25,6 +26,7 @@ class PollState {
   static constexpr std::uint32_t kGapCost = 16;
   static constexpr Duration kGap = std::chrono::microseconds(50);
   static constexpr Duration kSilence = std::chrono::microseconds(50);
+  static constexpr Duration kPosting = std::chrono::microseconds(200);
   static constexpr Duration kLately = std::chrono::milliseconds(1);
   static constexpr Duration kBack = std::chrono::microseconds(100);
 
@@ -38,6 +40,20 @@ class PollState {
       polls_.store(polls + 1, std::memory_order_relaxed);
     }
     last_.store(at, std::memory_order_relaxed);
+    last_poll_.store(at, std::memory_order_relaxed);
+  }
+
+  /// A poll ends now that had much to do.
+  void end_poll(Time now) {
+    last_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+    last_poll_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  }
+
+  /// A thread has posted, which takes nothing in: within kPosting of a poll it is no gap.
+  void post(Time now) {
+    const auto at = now.time_since_epoch().count();
+    if (at - last_poll_.load(std::memory_order_relaxed) <= kPosting.count())
+      last_.store(at, std::memory_order_relaxed);
   }
 
   /// Back to ARMED; returns whether it was POLLED.
@@ -90,6 +106,7 @@ class PollState {
 
  private:
   std::atomic<Duration::rep> last_{0};
+  std::atomic<Duration::rep> last_poll_{0};
   std::atomic<std::uint32_t> polls_{0};
   std::atomic<std::uint32_t> sleepers_{0};
   std::atomic<std::uint32_t> sleeps_{0};

@@ -80,19 +80,20 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
   if (config.engine.congestion.on) link_->report_ip_headers();  // for the congestion mark
 }
 
-void Shard::poll(Time now, Acks acks) {
-  if (!gate_.try_enter()) return;
+std::size_t Shard::poll(Time now, Acks acks) {
+  if (!gate_.try_enter()) return 0;
   send_held(now);
-  turn(now, acks, Receive::kYes);
+  const std::size_t received = turn(now, acks, Receive::kYes);
   if (leave(now, acks)) wake_();
+  return received;
 }
 
-void Shard::ring(QueuePair& qp, Time now, Acks acks) {
+bool Shard::ring(QueuePair& qp, Time now, Acks acks) {
   // Whoever gets in needs no bell.
   bool inside = gate_.try_enter();
   if (inside && send_alone(qp, now, acks)) {
     if (leave(now, acks)) wake_();
-    return;
+    return false;
   }
   if (inside) {
     engine_.posted(*qp.transport, now);
@@ -109,6 +110,7 @@ void Shard::ring(QueuePair& qp, Time now, Acks acks) {
     if (!more) break;
   }
   if (wake) wake_();
+  return true;
 }
 
 /// Sends the one packet there is, if it is one, without a turn; what was held rides behind it.

@@ -57,9 +57,11 @@ class Shard {
 
   /// One turn with receiving. `acks` says what becomes of the acknowledgements it makes; those of
   /// the turn before leave first.
-  void poll(Time now, engine::Acks acks);
+  /// How many datagrams came.
+  std::size_t poll(Time now, engine::Acks acks);
   /// Rings the queue pair's bell and serves it when nobody else does: sends, does not receive.
-  void ring(QueuePair& qp, Time now, engine::Acks acks);
+  /// Whether that was more than one packet.
+  bool ring(QueuePair& qp, Time now, engine::Acks acks);
   /// Copies a WRITE or READ that was not posted, and completes it, if nobody is inside and
   /// engine::Engine::copy_at_once() can. `clock` is asked behind the copy.
   [[nodiscard]] bool do_at_once(QueuePair& qp, const engine::SendWqe& wqe, Host& clock);
