@@ -16,8 +16,8 @@ namespace {
 /// Polls in a row that may find completions without driving: so that a program which takes them one
 /// by one does not pay a system call for each, and the link is still looked at.
 constexpr std::uint32_t kUndrivenPolls = 64;
-/// A poll that takes in more takes long.
-constexpr std::size_t kManyDatagrams = 4;
+/// A call that moves more takes long.
+constexpr std::size_t kFewPackets = 4;
 
 }  // namespace
 
@@ -159,9 +159,11 @@ Result<std::uint32_t> Nic::poll(CompletionQueue* cq, std::span<engine::Completio
   const Time now = impl_->host.now();
   impl_->poll_state.poll(now);
   const engine::Acks acks = impl_->acks(now);
-  std::size_t datagrams = 0;
-  impl_->for_shards_of(*cq, [&](Shard& shard) { datagrams += shard.poll(now, acks); });
-  if (datagrams > kManyDatagrams) impl_->poll_state.end_poll(impl_->host.now());
+  std::size_t moved = 0;
+  impl_->poll_state.enter();
+  impl_->for_shards_of(*cq, [&](Shard& shard) { moved += shard.poll(now, acks); });
+  impl_->poll_state.leave();
+  if (moved > kFewPackets) impl_->poll_state.end_poll(impl_->host.now());
   if (!taken || *taken == completions.size()) return taken;
   const auto more = cq->take(completions.subspan(*taken),
                              times.subspan(std::min<std::size_t>(*taken, times.size())));
@@ -224,8 +226,10 @@ void Nic::ring_sends(QueuePair* qp) {
   const Time now = impl_->host.now();
   if (qp->raw != nullptr) return qp->raw->serve(now);
   // A reply takes the held acknowledgements with it.
-  if (impl_->shard_of(*qp).ring(*qp, now, engine::Acks::kSend))
-    impl_->poll_state.post(impl_->host.now());
+  impl_->poll_state.enter();
+  const std::size_t sent = impl_->shard_of(*qp).ring(*qp, now, engine::Acks::kSend);
+  impl_->poll_state.leave();
+  if (sent > kFewPackets) impl_->poll_state.end_post(impl_->host.now());
 }
 
 void Nic::ring_receives(QueuePair* qp) {

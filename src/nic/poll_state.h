@@ -43,14 +43,18 @@ class PollState {
     last_poll_.store(at, std::memory_order_relaxed);
   }
 
+  /// A thread that polls or posts goes to work, maybe for long; of several at once one is noted.
+  void enter() { inside_.store(true, std::memory_order_relaxed); }
+  void leave() { inside_.store(false, std::memory_order_relaxed); }
+
   /// A poll ends now that had much to do.
   void end_poll(Time now) {
     last_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
     last_poll_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
   }
 
-  /// A thread has posted, which takes nothing in: within kPosting of a poll it is no gap.
-  void post(Time now) {
+  /// So does a post. It takes nothing in, so it must be within kPosting of a poll.
+  void end_post(Time now) {
     const auto at = now.time_since_epoch().count();
     if (at - last_poll_.load(std::memory_order_relaxed) <= kPosting.count())
       last_.store(at, std::memory_order_relaxed);
@@ -87,8 +91,9 @@ class PollState {
 
   [[nodiscard]] bool polled(Time now) const {
     return polls_.load(std::memory_order_relaxed) >= kPolls &&
-           now.time_since_epoch().count() - last_.load(std::memory_order_relaxed) <=
-               kSilence.count();
+           (inside_.load(std::memory_order_relaxed) ||
+            now.time_since_epoch().count() - last_.load(std::memory_order_relaxed) <=
+                kSilence.count());
   }
 
   /// Some thread has polled within kBack and waits for no notification: it polls or posts again
@@ -108,6 +113,7 @@ class PollState {
   std::atomic<Duration::rep> last_{0};
   std::atomic<Duration::rep> last_poll_{0};
   std::atomic<std::uint32_t> polls_{0};
+  std::atomic<bool> inside_{false};
   std::atomic<std::uint32_t> sleepers_{0};
   std::atomic<std::uint32_t> sleeps_{0};
   std::atomic<Duration::rep> woke_up_{0};

@@ -82,18 +82,20 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
 
 std::size_t Shard::poll(Time now, Acks acks) {
   if (!gate_.try_enter()) return 0;
+  const std::size_t before = moved_;
   send_held(now);
-  const std::size_t received = turn(now, acks, Receive::kYes);
+  turn(now, acks, Receive::kYes);
+  const std::size_t moved = moved_ - before;
   if (leave(now, acks)) wake_();
-  return received;
+  return moved;
 }
 
-bool Shard::ring(QueuePair& qp, Time now, Acks acks) {
+std::size_t Shard::ring(QueuePair& qp, Time now, Acks acks) {
   // Whoever gets in needs no bell.
   bool inside = gate_.try_enter();
   if (inside && send_alone(qp, now, acks)) {
     if (leave(now, acks)) wake_();
-    return false;
+    return 1;
   }
   if (inside) {
     engine_.posted(*qp.transport, now);
@@ -102,15 +104,18 @@ bool Shard::ring(QueuePair& qp, Time now, Acks acks) {
     gate_.ring(qp.doorbell());
   }
   bool wake = false;
+  std::size_t moved = 0;
   for (int round = 0; round < kRounds; ++round) {
     if (!std::exchange(inside, false) && !gate_.try_enter()) break;
+    const std::size_t before = moved_;
     turn(now, acks, Receive::kNo);
+    moved += moved_ - before;
     const bool more = more_;
     wake = leave(now, acks) || wake;
     if (!more) break;
   }
   if (wake) wake_();
-  return true;
+  return moved;
 }
 
 /// Sends the one packet there is, if it is one, without a turn; what was held rides behind it.
@@ -420,6 +425,7 @@ void Shard::serve_doorbells(Time now) {
 std::size_t Shard::receive(Time now) {
   const std::size_t count = link_->receive(segments_, now);
   if (count == 0) return 0;
+  moved_ += count;
   if (!up_) {
     counters_->port_down_drops.add(count);
     unwanted_ += count;
@@ -448,7 +454,10 @@ bool Shard::transmit(Time now, Acks acks) {
     const std::size_t count = engine_.poll_transmit(now, trains_, acks);
     if (count == 0) return !engine_.unfinished();
     const auto trains = std::span<const wire::Train>(trains_).first(count);
-    for (const wire::Train& train : trains) packets += train.count;
+    std::uint32_t now_sent = 0;
+    for (const wire::Train& train : trains) now_sent += train.count;
+    packets += now_sent;
+    moved_ += now_sent;
     send(trains, now);
     if (!engine_.may_transmit(acks)) return true;
   }

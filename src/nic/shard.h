@@ -57,11 +57,11 @@ class Shard {
 
   /// One turn with receiving. `acks` says what becomes of the acknowledgements it makes; those of
   /// the turn before leave first.
-  /// How many datagrams came.
+  /// How many packets came and went.
   std::size_t poll(Time now, engine::Acks acks);
   /// Rings the queue pair's bell and serves it when nobody else does: sends, does not receive.
-  /// Whether that was more than one packet.
-  bool ring(QueuePair& qp, Time now, engine::Acks acks);
+  /// How many packets went.
+  std::size_t ring(QueuePair& qp, Time now, engine::Acks acks);
   /// Copies a WRITE or READ that was not posted, and completes it, if nobody is inside and
   /// engine::Engine::copy_at_once() can. `clock` is asked behind the copy.
   [[nodiscard]] bool do_at_once(QueuePair& qp, const engine::SendWqe& wqe, Host& clock);
@@ -184,6 +184,7 @@ class Shard {
   bool dirty_ = false;         ///< the engine may have something to send or to tell
   bool more_ = false;          ///< a turn ended before the engine had sent everything
   bool wake_wanted_ = false;
+  std::size_t moved_ = 0;       ///< packets that came or went
   std::uint64_t unwanted_ = 0;  ///< datagrams that were useful to no queue pair
   Time link_timeout_ = kNever;
   std::array<wire::Segment, kTurn> segments_{};
