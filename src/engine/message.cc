@@ -47,7 +47,7 @@ void fill_headers(wire::Train& train, const QueuePair& qp, const SendWqe& wqe,
     train.middle_opcode = opcode_of(type, opcodes.middle);
     train.last_opcode = opcode_of(type, at_end ? opcodes.last : opcodes.middle);
   }
-  train.ack_request_last = qp.reliable();
+  train.ack_request_last = qp.reliable() && (at_end || part.asks);
   train.solicited_last = at_end && request.solicited;
   train.head.xrceth = {.srq_number = request.remote_srq};
   train.head.reth = {

@@ -29,11 +29,13 @@ inline constexpr std::uint32_t kTurnBytes = 64 << 10;
 [[nodiscard]] Status execute_locally(MemoryLookup& memory, const QueuePair& qp,
                                      const SendRequest& request);
 
-/// Packets of a SEND or WRITE: `count` from the one at `index` on, which has `psn`.
+/// Packets of a SEND or WRITE: `count` from the one at `index` on, which has `psn`. The last one
+/// asks for an acknowledgement, if it `asks` or ends the message.
 struct MessagePart {
   std::uint32_t index = 0;
   std::uint32_t count = 0;
   std::uint32_t psn = 0;
+  bool asks = true;
 };
 
 /// Puts a part of a message into a batch that is not full, as one train. Returns its packets.

@@ -16,6 +16,8 @@ namespace {
 constexpr std::uint32_t kTurnPackets = 64;
 /// Bytes that are copied without packets in one turn.
 constexpr std::uint32_t kDirectBytes = 1 << 20;
+/// A message that goes on asks for an acknowledgement after that time: what carries it is slow.
+constexpr Duration kAsksAfter = std::chrono::microseconds(100);
 constexpr std::uint32_t kAtomicSize = 8;
 constexpr std::size_t kMaxOutstanding = 256;
 constexpr std::uint8_t kRnrForever = 7;
@@ -182,7 +184,10 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
   const auto sent = row > 1 ? send_row(batch, core_.memory, qp_, *qp_.config().send_queue,
                                        {.index = cursor_, .count = count, .psn = cursor_psn_})
                             : send_part(batch, core_.memory, qp_, wqe,
-                                        {.index = index, .count = count, .psn = cursor_psn_});
+                                        {.index = index,
+                                         .count = count,
+                                         .psn = cursor_psn_,
+                                         .asks = count < wanted || asks_after(count, wqe, now)});
   if (!sent) return local_error(Status::kLocalProtectionError);
   qp_.pace().sent_requests(payload, *sent, now);
   const std::uint32_t charge = *sent * packet_cost(wqe);
@@ -194,6 +199,19 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
     advance_cursor(wqe, *sent, now);
   }
   return Fill::kMore;
+}
+
+/// Whether so many packets more ask for an acknowledgement, although their message goes on at once:
+/// when the window is full with them, a part of it went without, or some time.
+bool Requester::asks_after(std::uint32_t packets, const SendWqe& wqe, Time now) {
+  const std::uint32_t cost = packet_cost(wqe);
+  unasked_ += packets * cost;
+  const bool asks = window_->left() < (packets + 1) * cost || unasked_ >= window_->limit() / 4 ||
+                    now - asked_at_ > kAsksAfter;
+  if (!asks) return false;
+  unasked_ = 0;
+  asked_at_ = now;
+  return true;
 }
 
 /// How many requests from the cursor on leave as one row. In SQD those that have begun stop

@@ -92,6 +92,7 @@ class Requester {
   void note_sent(std::uint32_t packets, Time now);
   [[nodiscard]] Fill local_error(Status status);
 
+  [[nodiscard]] bool asks_after(std::uint32_t packets, const SendWqe& wqe, Time now);
   void handle_acknowledge(const wire::Packet& packet, Time now);
   void handle_nak(const wire::Packet& packet, Time now);
   void handle_rnr_nak(const wire::Packet& packet, Time now);
@@ -132,6 +133,8 @@ class Requester {
 
   std::vector<Outstanding> outstanding_;  ///< oldest first; room for 256
   std::uint32_t outgoing_charge_ = 0;
+  std::uint32_t unasked_ = 0;  ///< bytes since an acknowledgement was asked for
+  Time asked_at_{};
   std::uint32_t incoming_charge_ = 0;
 
   std::uint8_t retries_left_ = 0;

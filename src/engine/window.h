@@ -21,8 +21,7 @@ class Window {
 
   /// How many packets of `cost` may go now, up to `wanted`; at least one when nothing is under way.
   [[nodiscard]] std::uint32_t admits(std::uint32_t cost, std::uint32_t wanted) const {
-    const std::uint32_t left = limit_ - std::min(in_flight_, limit_);
-    const std::uint32_t room = wanted == 1 ? (cost <= left ? 1 : 0) : left / cost;
+    const std::uint32_t room = wanted == 1 ? (cost <= left() ? 1 : 0) : left() / cost;
     return std::min(wanted, in_flight_ == 0 ? std::max(room, 1u) : room);
   }
   void charge(std::uint32_t bytes) { in_flight_ += bytes; }
@@ -36,6 +35,7 @@ class Window {
   }
 
   [[nodiscard]] std::uint32_t limit() const { return limit_; }
+  [[nodiscard]] std::uint32_t left() const { return limit_ - std::min(in_flight_, limit_); }
   [[nodiscard]] std::uint32_t in_flight() const { return in_flight_; }
 
  private:
