@@ -18,6 +18,7 @@ namespace verbena::nic {
 namespace {
 
 constexpr std::uint32_t kBudget = 64;
+constexpr int kAwake = 16;   ///< passes in a row after which epoll is of no use
 constexpr int kRounds = 16;  ///< of progress before others get a turn
 constexpr Time kNever = Time::max();
 constexpr Time kAtOnce = Time::min();
@@ -115,7 +116,7 @@ Result<void> Runner::adopt(Driven& driven) {
 void Runner::stand_behind(Driven& driven) {
   const Turn turn(*this);
   const auto found = std::ranges::find(entries_, &driven, &Entry::driven);
-  if (found == entries_.end() || found->away) return;
+  if (found == entries_.end() || !in_epoll(*found)) return;
   remove_from_epoll(found->fds);
   static_cast<void>(add_to_epoll(found->fds));  // they were there before
 }
@@ -126,7 +127,7 @@ void Runner::release(Driven& driven) {
   const auto found = std::ranges::find(entries_, &driven, &Entry::driven);
   if (found == entries_.end()) return;
   // The socket lives on in other processes, so closing it would not take it out of epoll.
-  if (!found->away) remove_from_epoll(found->fds);
+  if (in_epoll(*found)) remove_from_epoll(found->fds);
   entries_.erase(found);
 }
 
@@ -186,8 +187,24 @@ Time Runner::pass() {
   const std::scoped_lock lock(mutex_);
   const bool woken = pending_.exchange(false);
   Time until = kNever;
-  for (Entry& entry : entries_) until = std::min(until, attend(entry, clock_(), woken));
+  for (Entry& entry : entries_) {
+    const Time next = attend(entry, clock_(), woken);
+    watch_unless_awake(entry, next);
+    until = std::min(until, next);
+  }
   return until;
+}
+
+/// Who sends to a descriptor that epoll watches pays for it with each packet.
+void Runner::watch_unless_awake(Entry& entry, Time until) {
+  if (entry.away) return;
+  entry.looks = until == kAtOnce ? entry.looks + 1 : 0;
+  if (!entry.unwatched && entry.looks >= kAwake) {
+    remove_from_epoll(entry.fds);
+    entry.unwatched = true;
+  } else if (entry.unwatched && entry.looks == 0) {
+    come_back(entry);
+  }
 }
 
 Time Runner::attend(Entry& entry, Time now, bool woken) {
@@ -276,15 +293,16 @@ Time Runner::work(Entry& entry, Time now, Progress& done) {
 
 void Runner::leave(Entry& entry, Time now) {
   entry.sleeps = entry.driven->sleeps();
-  remove_from_epoll(entry.fds);
+  if (in_epoll(entry)) remove_from_epoll(entry.fds);
   entry.away = true;
+  entry.unwatched = false;
   entry.pace = kTick;
   entry.tick = now + kTick;
 }
 
 void Runner::come_back(Entry& entry) {
   static_cast<void>(add_to_epoll(entry.fds));  // they were there before
-  entry.away = false;
+  entry.away = entry.unwatched = false;
 }
 
 void Runner::note_miss(Entry& entry, Time now) {

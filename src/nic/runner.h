@@ -77,6 +77,8 @@ class Runner final : public Watcher {
     Driven* driven = nullptr;
     std::span<const int> fds{};
     bool away = false;         ///< out of epoll, because an application thread polls
+    bool unwatched = false;    ///< out of epoll, because the runner looks all the time
+    int looks = 0;             ///< passes in a row that did not let it sleep
     bool readable = false;     ///< says epoll
     std::uint32_t sleeps = 0;  ///< Driven's, at the last look while away
     Time tick{};               ///< when to look again, while away
@@ -107,6 +109,8 @@ class Runner final : public Watcher {
   [[nodiscard]] Time work(Entry& entry, Time now, Progress& done);
   void leave(Entry& entry, Time now);
   void come_back(Entry& entry);
+  [[nodiscard]] static bool in_epoll(const Entry& entry) { return !entry.away && !entry.unwatched; }
+  void watch_unless_awake(Entry& entry, Time until);
   /// Something waited for the runner while it was away.
   void note_miss(Entry& entry, Time now);
   void sleep(Time until);
