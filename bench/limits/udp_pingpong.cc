@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One datagram to and fro with sendto() and recvfrom(), both sides spinning on sockets that do not
-// block, or both asleep while they wait.
+// block, or both asleep while they wait. As RoCE has it, each message goes with its headers and the
+// acknowledgement of the one before, in one send, and what is received may have been joined.
+#include <netinet/udp.h>
+#include <sys/uio.h>
+
+#include <array>
 #include <cerrno>
 #include <vector>
 
@@ -15,13 +20,22 @@ namespace {
 
 constexpr double kSecondsWithoutAnswer = 5;
 
+constexpr std::size_t kRoceHeaders = 12 + 4;          // BTH and ICRC
+constexpr std::size_t kAcknowledgement = 12 + 4 + 4;  // with AETH
+
 struct End {
   UdpSocket socket;
   std::vector<std::byte> message;
+  const bool roce;
 
   End(const UdpLoop& loop, const std::string& address, std::uint16_t port)
       : socket(socket_address(address, port), loop.blocking ? 0 : SOCK_NONBLOCK),
-        message(loop.bytes) {
+        message(loop.bytes + (loop.roce ? kRoceHeaders + kAcknowledgement : 0)),
+        roce(loop.roce) {
+    if (roce) {
+      socket.set(SOL_UDP, UDP_SEGMENT, static_cast<int>(loop.bytes + kRoceHeaders));
+      socket.set(SOL_UDP, UDP_GRO, 1);
+    }
     // Blocking receivers look up now and then, so that one whose peer died ends.
     socket.set_timeout({.tv_sec = 0, .tv_usec = 500000});
   }
@@ -29,8 +43,19 @@ struct End {
   /// False when nothing came at this look (or, blocking, for half a second).
   bool receive(sockaddr_in& from) {
     socklen_t size = sizeof from;
-    if (recvfrom(socket.get(), message.data(), message.size(), 0,
-                 reinterpret_cast<sockaddr*>(&from), &size) >= 0) {
+    if (roce) {  // which of what was joined is what only a control message tells
+      std::array<std::byte, CMSG_SPACE(sizeof(int))> control;
+      iovec piece{.iov_base = message.data(), .iov_len = message.size()};
+      msghdr header{};
+      header.msg_name = &from;
+      header.msg_namelen = size;
+      header.msg_iov = &piece;
+      header.msg_iovlen = 1;
+      header.msg_control = control.data();
+      header.msg_controllen = control.size();
+      if (recvmsg(socket.get(), &header, 0) >= 0) return true;
+    } else if (recvfrom(socket.get(), message.data(), message.size(), 0,
+                        reinterpret_cast<sockaddr*>(&from), &size) >= 0) {
       return true;
     }
     if (errno != EAGAIN && errno != EINTR) give_up("recvfrom");

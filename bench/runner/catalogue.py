@@ -258,9 +258,11 @@ def raw_stream(size, link=None):
                     "udp-stream", "--bytes", size, "--segments", SEGMENTS[size], link=link)
 
 
-def icrc_stream(size):
-    return udp_loop(f"icrc.{size}", f"raw UDP, GSO and GRO, each payload copied with its CRC, {size} B", "GB/s",
-                    "udp-stream", "--bytes", size, "--segments", SEGMENTS[size], "--icrc")
+def icrc_stream(size, link=None):
+    where = f".{place(link)}" if link else ""
+    return udp_loop(f"icrc.{size}{where}",
+                    f"raw UDP, GSO and GRO, each payload copied with its CRC, {size} B, {link_title(link)}", "GB/s",
+                    "udp-stream", "--bytes", size, "--segments", SEGMENTS[size], "--icrc", link=link)
 
 
 def limits():
@@ -278,8 +280,11 @@ def limits():
         yield raw_stream(size, Link(mtu))
         yield raw_stream(size, Link(mtu, False))
         yield icrc_stream(size)
+        yield icrc_stream(size, Link(mtu))
     yield udp_loop("udp.rate", "sendto and recv for each message, 64B", "M/s", "udp-rate")
     yield udp_loop("udp.latency", "raw UDP 64B, spinning", "us", "udp-pingpong")
+    yield udp_loop("udp.roce", "raw UDP 64B with RoCE's headers and acknowledgements, spinning", "us",
+                   "udp-pingpong", "--roce")
     yield udp_loop("udp.blocking", "raw UDP 64B, blocking", "us", "udp-pingpong", "--blocking")
 
 
