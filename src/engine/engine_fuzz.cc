@@ -240,8 +240,8 @@ class Victim {
                                 .signaled = true,
                                 .invalidate_rkey = window_keys_[2],
                                 .remote_srq = kSrq,
-                                .binding = binding(2),
-                                .pieces = std::span(&part, local ? 0u : 1u)};
+                                .pieces = std::span(&part, local ? 0u : 1u),
+                                .binding = binding(2)};
       VERBENA_CHECK(members_[which].sends.post(request).has_value());
     }
     engine_.posted(*members_[which].qp, now_);

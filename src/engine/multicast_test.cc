@@ -49,10 +49,10 @@ struct Member {
     const std::array pieces{end.piece(0, 100)};
     EXPECT_TRUE(sends.post({.opcode = SendOpcode::kSend,
                             .signaled = true,
+                            .pieces = pieces,
                             .target = {.path = {.source = end.source, .destination = to},
                                        .qp_number = number,
-                                       .qkey = qkey},
-                            .pieces = pieces}));
+                                       .qkey = qkey}}));
     end.engine.posted(*qp, Time{});
   }
 

@@ -35,8 +35,8 @@ class ExtendedConnection : public EngineTest {
             .immediate = 7,
             .remote_address = b.address(10000),
             .rkey = b.key,
-            .compare_or_add = 5,
-            .remote_srq = srq};
+            .remote_srq = srq,
+            .compare_or_add = 5};
   }
   void post(SendOpcode opcode, std::uint32_t length, std::uint32_t srq = End::kSrq) {
     ASSERT_TRUE(a.send(request(opcode, srq), {a.piece(0, length)}, now));

@@ -170,10 +170,10 @@ TEST_P(DatagramReplay, SendersSendTheSameBytes) {
                  .signaled = true,
                  .solicited = packet.bth.solicited,
                  .immediate = packet.immediate.value,
+                 .pieces = std::span(&piece, 1),
                  .target = {.path = captured->path,
                             .qp_number = flow.receiver_qp,
-                            .qkey = id % 2 == 0 ? flow.qkey : 0x8000'0000u},
-                 .pieces = std::span(&piece, 1)});
+                            .qkey = id % 2 == 0 ? flow.qkey : 0x8000'0000u}});
       for (SentPacket& out : ours.collect()) sent.push_back(std::move(out));
       ++id;
     }
