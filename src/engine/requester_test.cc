@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/message.h"
 #include "engine/psn.h"
 #include "engine/test_network.h"
 
@@ -439,6 +440,46 @@ TEST_F(Requests, GhostAcknowledgementsAreIgnored) {
   deliver(a, datagram);
   EXPECT_TRUE(a.sent.completions.empty());
   EXPECT_EQ(a.engine.counters().ghost_responses, 1u);
+}
+
+class LongMessages : public EngineTest {
+ protected:
+  static constexpr std::uint32_t kMtu = 1024;
+  static constexpr std::uint32_t kWindow = 5 * turn_packets(kMtu) * (kMtu + kPacketOverhead);
+
+  /// The window holds just five trains: the last one asks for no other reason.
+  LongMessages() : EngineTest({.window_initial = kWindow, .window_max = kWindow}) {
+    connect({.mtu = kMtu});
+  }
+};
+
+TEST_F(LongMessages, AskForFewAcknowledgementsButNeverWaitUnasked) {
+  ASSERT_TRUE(a.send(write_to(b, 0), {a.piece(0, 500'000)}, now));
+  std::size_t packets = 0;
+  std::size_t asked = 0;
+  while (a.sent.completions.empty()) {
+    const std::vector<Datagram> sent = collect(a);
+    ASSERT_FALSE(sent.empty());
+    EXPECT_TRUE(sent.back().packet().bth.ack_request) << "nothing more comes before an answer";
+    packets += sent.size();
+    for (const Datagram& datagram : sent) {
+      asked += datagram.packet().bth.ack_request ? 1 : 0;
+      deliver(b, datagram);
+    }
+    for (const Datagram& answer : collect(b)) deliver(a, answer);
+  }
+  EXPECT_EQ(packets, 489u);
+  EXPECT_LT(asked, packets / 64) << "fewer than trains";
+}
+
+TEST_F(LongMessages, AskInTimeWhereTheyAreSlow) {
+  ASSERT_TRUE(a.send(write_to(b, 0), {a.piece(0, 500'000)}, now));
+  std::array<wire::Train, 1> train;
+  for (int i = 0; i < 3; ++i) {
+    now += 200us;
+    ASSERT_EQ(a.engine.poll_transmit(now, train, Acks::kSend), 1u);
+    EXPECT_TRUE(train.front().ack_request_last) << i;
+  }
 }
 
 }  // namespace

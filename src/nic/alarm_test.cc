@@ -77,6 +77,31 @@ TEST(PollState, RemembersForAWhileThatSomebodyPolled) {
   EXPECT_FALSE(state.polled_lately(now + PollState::kLately + 1ns));
 }
 
+TEST(PollState, WhatAThreadDoesInsideIsNoGap) {
+  PollState state;
+  Time now{1s};
+  for (std::uint32_t i = 0; i <= PollState::kPolls; ++i) state.poll(now);
+  state.enter();
+  now += 1ms;
+  EXPECT_TRUE(state.polled(now));
+  state.leave();
+  EXPECT_FALSE(state.polled(now));
+  state.end_poll(now);
+  now += PollState::kGap;
+  state.poll(now);
+  EXPECT_TRUE(state.polled(now + PollState::kSilence));
+  // Posts go on for a while without a poll, and no longer.
+  const Time polled = now;
+  while (now - polled < PollState::kPosting) {
+    now += PollState::kSilence;
+    state.end_post(now);
+    EXPECT_TRUE(state.polled(now));
+  }
+  now += PollState::kSilence + 1ns;
+  state.end_post(now);
+  EXPECT_FALSE(state.polled(now)) << "nobody takes in what comes";
+}
+
 TEST(PollState, AttendedWhileAThreadSleepsAndAWhileAfterIt) {
   PollState state;
   const Time now{1s};

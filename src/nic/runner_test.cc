@@ -186,6 +186,23 @@ TEST_F(RunnerTest, LooksLessAndLessOftenWhileSomebodyPolls) {
   runner_.release(nic);
 }
 
+TEST_F(RunnerTest, WatchesAgainAfterAStream) {
+  FakeNic nic;
+  ASSERT_TRUE(runner_.adopt(nic));
+  for (int stream = 0; stream < 5; ++stream) {
+    const int calls = nic.calls.load();
+    ASSERT_TRUE(comes([&] {
+      nic.arrive();
+      return nic.calls.load() > calls + 10'000;
+    }));
+    EXPECT_TRUE(falls_asleep());
+    const int asleep = nic.calls.load();
+    nic.arrive();
+    EXPECT_TRUE(comes([&] { return nic.calls.load() > asleep; }));
+  }
+  runner_.release(nic);
+}
+
 TEST_F(RunnerTest, StandsBackWhileSomebodySleepsInItsPlace) {
   FakeNic nic;
   nic.is_slept_on.store(true);
