@@ -18,6 +18,7 @@
 #include "link/roce_v1.h"
 #include "link/send_batch.h"
 #include "link/shm.h"
+#include "nic/driven_nic.h"
 #include "nic/eventfd_notifier.h"
 #include "nic/fabric.h"
 #include "nic/fabric_ports.h"
@@ -42,25 +43,6 @@ Duration read_clock(clockid_t clock) {
 }
 
 Time monotonic_now() { return Time(read_clock(CLOCK_MONOTONIC)); }
-
-class DrivenNic final : public Driven {
- public:
-  explicit DrivenNic(Nic& nic) : nic_(nic) {}
-  Progress progress(Time now, std::uint32_t budget) override { return nic_.progress(now, budget); }
-  [[nodiscard]] MaySleep may_sleep(Time now) override { return nic_.may_sleep(now); }
-  [[nodiscard]] std::optional<Time> next_timeout() const override { return nic_.next_timeout(); }
-  [[nodiscard]] std::span<const int> descriptors() const override { return nic_.descriptors(); }
-  [[nodiscard]] bool attended(Time now) const override { return nic_.poll_state().attended(now); }
-  [[nodiscard]] bool slept_on() const override { return nic_.poll_state().slept_on(); }
-  [[nodiscard]] std::uint32_t sleeps() const override { return nic_.poll_state().sleeps(); }
-  [[nodiscard]] bool polled_lately(Time now) const override {
-    return nic_.poll_state().polled_lately(now);
-  }
-  void raise_fatal() override { nic_.raise_fatal(); }
-
- private:
-  Nic& nic_;
-};
 
 class RunnerWatch final : public WatchedFd {
  public:
@@ -131,8 +113,6 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
                                                Attachment& attachment);
   void release(GeneralServices& gone);
   [[nodiscard]] const WaitSet* wait_set(EventfdNotifier& notifier, Nic& nic);
-  [[nodiscard]] Waited wait_driving(const std::function<bool()>& ready, Notifier& notifier,
-                                    SelfDriven& driven);
   [[nodiscard]] Fabric::Slot guarded(Fabric::Slot slot);
   [[nodiscard]] Result<void> open_roce_v1(const Fabric::Joined& joined, Attachment& attachment);
   [[nodiscard]] bool gone(const wire::Address& address, std::uint32_t qp_number) override {
@@ -230,45 +210,12 @@ const WaitSet* LiveHost::Impl::wait_set(EventfdNotifier& notifier, Nic& nic) {
       if (found != nics.end()) driven = found->second.get();
     }
     if (driven == nullptr) return nullptr;
-    auto made = WaitSet::create(ledger, notifier.descriptor(), nic.descriptors());
+    auto made = WaitSet::create(
+        {.ledger = ledger, .hand_over = [this] { runner.wake(); }, .clock = &monotonic_now},
+        notifier.descriptor(), nic.descriptors());
     if (made != nullptr) runner.stand_behind(*driven);
     return made;
   });
-}
-
-Waited LiveHost::Impl::wait_driving(const std::function<bool()>& ready, Notifier& notifier,
-                                    SelfDriven& driven) {
-  // Whatever comes while the thread sleeps may wake it alone: unless it looked at everything since,
-  // also where it is cancelled, the runner has to.
-  struct Debt {
-    Runner& runner;
-    PollState& state;
-    bool owed = false;
-    ~Debt() { settle(); }
-    void settle() {
-      if (!std::exchange(owed, false)) return;
-      state.give_up();
-      runner.wake();
-    }
-  } debt{.runner = runner, .state = driven.nic.poll_state()};
-  const WaitSet* set = wait_set(static_cast<EventfdNotifier&>(notifier), driven.nic);
-  bool interrupted = false;
-  for (;;) {
-    const bool is_ready = ready();
-    if (driven.may_sleep == MaySleep::kYes) debt.owed = false;
-    if (driven.may_sleep == MaySleep::kNo) debt.owed = true;
-    if (is_ready) return Waited::kReady;
-    if (interrupted || ledger.forked()) return Waited::kInterrupted;
-    if (set != nullptr && driven.may_sleep == MaySleep::kYes) {
-      debt.owed = true;
-      interrupted = !set->sleep(debt.state, &monotonic_now);
-      if (interrupted && errno != EINTR) set = nullptr;
-    } else {
-      debt.settle();
-      pollfd poll{.fd = notifier.descriptor(), .events = POLLIN, .revents = 0};
-      interrupted = ::ppoll(&poll, 1, nullptr, nullptr) < 0;
-    }
-  }
 }
 
 LiveHost::LiveHost(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -521,7 +468,11 @@ Result<void> LiveHost::open_uplink() {
 }
 
 Waited LiveHost::wait(const std::function<bool()>& ready, Notifier* notifier, SelfDriven* driven) {
-  if (driven != nullptr) return impl_->wait_driving(ready, *notifier, *driven);
+  if (driven != nullptr) {
+    const WaitSet* const set =
+        impl_->wait_set(static_cast<EventfdNotifier&>(*notifier), driven->nic);
+    if (set != nullptr) return set->wait(ready, *notifier, *driven);
+  }
   constexpr long kFirstPause = 20'000;
   constexpr long kLongestPause = 2'000'000;
   long pause = kFirstPause;

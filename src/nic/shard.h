@@ -179,7 +179,7 @@ class Shard {
   // Inside the gate.
   std::map<std::uint32_t, QueuePair*> queue_pairs_;  ///< by number
   std::set<std::uint32_t> reserved_numbers_{};
-  std::uint32_t next_number_;  ///< the low 18 bits to try next
+  std::uint32_t next_number_;  ///< whose low bits are tried next
   bool up_;                    ///< the port
   bool dirty_ = false;         ///< the engine may have something to send or to tell
   bool more_ = false;          ///< a turn ended before the engine had sent everything

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 
 #include "base/time.h"
 #include "nic/fork_ledger.h"
+#include "nic/host.h"
 #include "nic/poll_state.h"
 
 namespace verbena::nic {
@@ -15,27 +17,39 @@ namespace verbena::nic {
 /// epoll_ctl(2)). An epoll among the descriptors wakes all. False with errno.
 [[nodiscard]] bool watch_exclusively(int epoll, int fd);
 
-/// What a thread sleeps on that drives a NIC by itself: a notifier, and the NIC's descriptors, in
-/// the place of whoever entered them later. The same thread that is woken by a packet then takes
-/// the completion, without a second wake-up between the two.
+/// What threads sleep on that wait for a notifier and drive a NIC by themselves: the notifier and
+/// the NIC's descriptors, in the place of whoever entered them later. The thread that is woken by a
+/// packet then takes the completion itself, without a second wake-up between the two.
 ///
-/// Whoever slept may have been the only one to be woken, and looks before it does anything else.
-///
-/// Threads: any number may sleep at once.
+/// Threads: any number may wait at once.
 class WaitSet {
  public:
+  struct Surroundings {
+    ForkLedger& ledger;
+    /// Makes whoever drives else look: what came may have woken a thread of this set only, which
+    /// cannot look itself.
+    std::function<void()> hand_over;
+    Time (*clock)();
+  };
   /// Null when the kernel refuses.
-  [[nodiscard]] static std::unique_ptr<WaitSet> create(ForkLedger& ledger, int notifier,
+  [[nodiscard]] static std::unique_ptr<WaitSet> create(const Surroundings& surroundings,
+                                                       int notifier,
                                                        std::span<const int> descriptors);
   WaitSet(const WaitSet&) = delete;
   WaitSet& operator=(const WaitSet&) = delete;
 
+  /// As Host::wait(). The thread may be cancelled while it sleeps (pthread_cancel(3)).
+  [[nodiscard]] Waited wait(const std::function<bool()>& ready, Notifier& notifier,
+                            SelfDriven& driven) const;
   /// Until something can be read, as `state` says meanwhile; false with errno, EINTR after a
-  /// signal. The thread may be cancelled here (pthread_cancel(3)).
-  [[nodiscard]] bool sleep(PollState& state, Time (*clock)()) const;
+  /// signal.
+  [[nodiscard]] bool sleep(PollState& state) const;
 
  private:
-  explicit WaitSet(LedgerFd epoll) : epoll_(std::move(epoll)) {}
+  WaitSet(const Surroundings& surroundings, LedgerFd epoll)
+      : surroundings_(surroundings), epoll_(std::move(epoll)) {}
+
+  Surroundings surroundings_;
   LedgerFd epoll_;
 };
 

@@ -28,8 +28,7 @@ void signal(const sys::OwnedFd& fd) {
 /// A thread that sleeps once on a set.
 class Sleeper {
  public:
-  explicit Sleeper(const WaitSet& set)
-      : thread_([this, &set] { woken_ = set.sleep(state_, &wake_up_time); }) {
+  explicit Sleeper(const WaitSet& set) : thread_([this, &set] { woken_ = set.sleep(state_); }) {
     while (!state_.slept_on()) std::this_thread::yield();
     // It says so before it does.
     const timespec a_while{.tv_sec = 0, .tv_nsec = 20'000'000};
@@ -50,13 +49,15 @@ class Sleeper {
 class WaitSetTest : public ::testing::Test {
  protected:
   ForkLedger ledger_;
+  const WaitSet::Surroundings surroundings_{
+      .ledger = ledger_, .hand_over = [] {}, .clock = &wake_up_time};
   sys::OwnedFd notifier_ = make_eventfd();
   sys::OwnedFd packets_ = make_eventfd();
   std::array<int, 1> descriptors_{packets_.get()};
 };
 
 TEST_F(WaitSetTest, WakesForTheNotifierAndForWhatComes) {
-  const auto set = WaitSet::create(ledger_, notifier_.get(), descriptors_);
+  const auto set = WaitSet::create(surroundings_, notifier_.get(), descriptors_);
   ASSERT_NE(set, nullptr);
   for (const sys::OwnedFd* fd : {&notifier_, &packets_}) {
     Sleeper sleeper(*set);
@@ -70,9 +71,9 @@ TEST_F(WaitSetTest, WakesForTheNotifierAndForWhatComes) {
 }
 
 TEST_F(WaitSetTest, OfThoseWhoSleepTheFirstIsWokenAlone) {
-  const auto first = WaitSet::create(ledger_, notifier_.get(), descriptors_);
+  const auto first = WaitSet::create(surroundings_, notifier_.get(), descriptors_);
   const sys::OwnedFd other = make_eventfd();
-  const auto second = WaitSet::create(ledger_, other.get(), descriptors_);
+  const auto second = WaitSet::create(surroundings_, other.get(), descriptors_);
   Sleeper behind(*second);
   Sleeper before(*first);
   signal(packets_);
@@ -86,7 +87,7 @@ TEST_F(WaitSetTest, MayHoldAnEpoll) {
   const sys::OwnedFd inner(sys::epoll_create());
   ASSERT_TRUE(watch_exclusively(inner.get(), packets_.get()));
   const std::array nested{inner.get()};
-  const auto set = WaitSet::create(ledger_, notifier_.get(), nested);
+  const auto set = WaitSet::create(surroundings_, notifier_.get(), nested);
   ASSERT_NE(set, nullptr);
   Sleeper sleeper(*set);
   signal(packets_);
@@ -94,9 +95,9 @@ TEST_F(WaitSetTest, MayHoldAnEpoll) {
 }
 
 TEST_F(WaitSetTest, NoneOfWhatCannotBeWatched) {
-  EXPECT_EQ(WaitSet::create(ledger_, -1, descriptors_), nullptr);
+  EXPECT_EQ(WaitSet::create(surroundings_, -1, descriptors_), nullptr);
   const std::array closed{-1};
-  EXPECT_EQ(WaitSet::create(ledger_, notifier_.get(), closed), nullptr);
+  EXPECT_EQ(WaitSet::create(surroundings_, notifier_.get(), closed), nullptr);
 }
 
 /// Two NICs with the real world between them; one thread waits for b's completions.
