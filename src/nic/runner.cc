@@ -234,7 +234,10 @@ Time Runner::attend(Entry& entry, Time now, bool woken) {
     const Time due = entry.driven->next_timeout().value_or(kNever);
     return due <= now ? drive(entry, now) : due;
   }
-  if (now >= entry.armed_until && entry.driven->attended(now) && !(sleeper && woken)) {
+  // One that was woken the last time and has not run since may be kept from it for long.
+  const bool stands_still = sleeper && sleeps == entry.sleeps;
+  if (now >= entry.armed_until && entry.driven->attended(now) && !stands_still &&
+      !(sleeper && woken)) {
     entry.readable = false;
     leave(entry, now);
     return entry.tick;
