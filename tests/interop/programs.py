@@ -219,9 +219,11 @@ class Runner:
             if any(each.process.poll() is not None for each in processes):
                 return
             if way == "gdb":
-                subprocess.run(["gdb", "-batch", "-nx", "-p", str(process.process.pid), "-ex",
-                                f"shell sleep {HALT}", "-ex", "detach"], stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL, check=True)
+                attached = subprocess.run(["gdb", "-batch", "-nx", "-p", str(process.process.pid), "-ex",
+                                           f"shell sleep {HALT}", "-ex", "detach"],
+                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                if attached.returncode != 0 and process.process.poll() is None:
+                    raise RuntimeError(f"gdb could not halt {' '.join(process.words)}")
                 continue
             os.killpg(process.process.pid, signal.SIGSTOP)
             time.sleep(HALT)
