@@ -27,7 +27,7 @@ class Driven {
   [[nodiscard]] virtual std::span<const int> descriptors() const = 0;
   /// An application thread does the runner's work: it polls, or waits.
   [[nodiscard]] virtual bool attended(Time now) const = 0;
-  /// It waits: what comes wakes it, and nobody else (`WaitSet`).
+  /// It waits: what comes wakes it (`WaitSet`).
   [[nodiscard]] virtual bool slept_on() const { return false; }
   /// How often one went to sleep so.
   [[nodiscard]] virtual std::uint32_t sleeps() const { return 0; }

@@ -2,14 +2,11 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <memory>
-#include <mutex>
 
 #include "base/result.h"
 #include "base/sys.h"
 #include "nic/host.h"
-#include "nic/wait_set.h"
 
 namespace verbena::nic {
 
@@ -23,13 +20,6 @@ class EventfdNotifier final : public Notifier {
   [[nodiscard]] bool take() override;
   [[nodiscard]] bool blocking() const override;
 
-  /// What threads sleep on that wait for this and drive a NIC meanwhile: what `make` made when it
-  /// was asked first, which may be nothing.
-  [[nodiscard]] const WaitSet* wait_set(const std::function<std::unique_ptr<WaitSet>()>& make) {
-    std::call_once(wait_set_made_, [&] { wait_set_ = make(); });
-    return wait_set_.get();
-  }
-
   /// From now on somebody else closes the descriptor.
   void leave_open() { static_cast<void>(fd_.release()); }
   /// The same, and that one is gone: a duplicate, which somebody else closes too, stands for it.
@@ -42,8 +32,6 @@ class EventfdNotifier final : public Notifier {
   explicit EventfdNotifier(sys::OwnedFd fd) : descriptor_(fd.get()), fd_(std::move(fd)) {}
   std::atomic<int> descriptor_;
   sys::OwnedFd fd_;
-  std::once_flag wait_set_made_;
-  std::unique_ptr<WaitSet> wait_set_;
 };
 
 }  // namespace verbena::nic

@@ -32,6 +32,7 @@
 #include "nic/segment_uplink.h"
 #include "nic/slot_groups.h"
 #include "nic/stray_link.h"
+#include "nic/wait_set.h"
 
 namespace verbena::nic {
 namespace {
@@ -112,7 +113,6 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
   [[nodiscard]] Result<void> connect_same_host(const wire::Address& address,
                                                Attachment& attachment);
   void release(GeneralServices& gone);
-  [[nodiscard]] const WaitSet* wait_set(EventfdNotifier& notifier, Nic& nic);
   [[nodiscard]] Fabric::Slot guarded(Fabric::Slot slot);
   [[nodiscard]] Result<void> open_roce_v1(const Fabric::Joined& joined, Attachment& attachment);
   [[nodiscard]] bool gone(const wire::Address& address, std::uint32_t qp_number) override {
@@ -198,24 +198,6 @@ Result<void> LiveHost::Impl::open_roce_v1(const Fabric::Joined& joined, Attachme
   attachment.receive_buffer = link::receive_buffer(fd);
   attachment.link = std::make_unique<link::RoceV1Link>(fd, std::move(kept), std::move(place));
   return {};
-}
-
-/// What a NIC's threads sleep on that wait for the notifier. The runner stands behind them.
-const WaitSet* LiveHost::Impl::wait_set(EventfdNotifier& notifier, Nic& nic) {
-  return notifier.wait_set([&]() -> std::unique_ptr<WaitSet> {
-    DrivenNic* driven = nullptr;
-    {
-      const std::scoped_lock lock(nics_mutex);
-      const auto found = nics.find(&nic);
-      if (found != nics.end()) driven = found->second.get();
-    }
-    if (driven == nullptr) return nullptr;
-    auto made = WaitSet::create(
-        {.ledger = ledger, .hand_over = [this] { runner.wake(); }, .clock = &monotonic_now},
-        notifier.descriptor(), nic.descriptors());
-    if (made != nullptr) runner.stand_behind(*driven);
-    return made;
-  });
 }
 
 LiveHost::LiveHost(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -469,9 +451,11 @@ Result<void> LiveHost::open_uplink() {
 
 Waited LiveHost::wait(const std::function<bool()>& ready, Notifier* notifier, SelfDriven* driven) {
   if (driven != nullptr) {
-    const WaitSet* const set =
-        impl_->wait_set(static_cast<EventfdNotifier&>(*notifier), driven->nic);
-    if (set != nullptr) return set->wait(ready, *notifier, *driven);
+    WaitSet set({.ledger = impl_->ledger,
+                 .hand_over = [impl = impl_.get()] { impl->runner.wake(); },
+                 .clock = &monotonic_now},
+                notifier->descriptor(), driven->nic.descriptors());
+    return set.wait(ready, *driven);
   }
   constexpr long kFirstPause = 20'000;
   constexpr long kLongestPause = 2'000'000;

@@ -90,8 +90,7 @@ class LiveHost final : public Host {
   [[nodiscard]] Result<void> open_uplink() override;
   /// With a notifier, ready() takes from it: a count that ready() leaves makes the thread spin.
   /// Without one ready() is asked every now and then, at most 2 ms apart. With one the thread may
-  /// be cancelled here (pthread_cancel(3)), which unwinds its stack. Who drives a NIC waits with a
-  /// notifier of make_notifier()'s.
+  /// be cancelled here (pthread_cancel(3)), which unwinds its stack. Who drives a NIC has one.
   [[nodiscard]] Waited wait(const std::function<bool()>& ready, Notifier* notifier,
                             SelfDriven* driven) override;
 

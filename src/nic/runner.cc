@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "nic/wait_set.h"
 
 namespace verbena::nic {
 namespace {
@@ -92,7 +91,10 @@ Result<void> Runner::start() {
 }
 
 bool Runner::add_to_epoll(std::span<const int> fds) {
-  return std::ranges::all_of(fds, [this](int fd) { return watch_exclusively(epoll_.get(), fd); });
+  return std::ranges::all_of(fds, [this](int fd) {
+    epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+    return sys::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  });
 }
 
 void Runner::remove_from_epoll(std::span<const int> fds) {
@@ -111,14 +113,6 @@ Result<void> Runner::adopt(Driven& driven) {
   entries_.push_back(entry);
   wake();
   return {};
-}
-
-void Runner::stand_behind(Driven& driven) {
-  const Turn turn(*this);
-  const auto found = std::ranges::find(entries_, &driven, &Entry::driven);
-  if (found == entries_.end() || !in_epoll(*found)) return;
-  remove_from_epoll(found->fds);
-  static_cast<void>(add_to_epoll(found->fds));  // they were there before
 }
 
 void Runner::release(Driven& driven) {
@@ -214,6 +208,7 @@ Time Runner::attend(Entry& entry, Time now, bool woken) {
   const std::uint32_t sleeps = entry.driven->sleeps();
   if (entry.away && sleeper && (woken || (now >= entry.tick && sleeps == entry.sleeps))) {
     come_back(entry);  // to be there when that one wakes up and does not come back
+    entry.back_at = now;
   } else if (entry.away) {
     if (entry.driven->attended(now)) {
       if (now >= entry.tick) {
@@ -234,8 +229,8 @@ Time Runner::attend(Entry& entry, Time now, bool woken) {
     const Time due = entry.driven->next_timeout().value_or(kNever);
     return due <= now ? drive(entry, now) : due;
   }
-  // One that was woken the last time and has not run since may be kept from it for long.
-  const bool stands_still = sleeper && sleeps == entry.sleeps;
+  // One for whom something waits although it has not run since the last time may be kept from it.
+  const bool stands_still = sleeper && sleeps == entry.sleeps && now - entry.back_at < kTick;
   if (now >= entry.armed_until && entry.driven->attended(now) && !stands_still &&
       !(sleeper && woken)) {
     entry.readable = false;

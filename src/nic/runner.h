@@ -56,9 +56,6 @@ class Runner final : public Watcher {
   [[nodiscard]] Result<void> adopt(Driven& driven);
   /// On return the runner does not touch it any more.
   void release(Driven& driven);
-  /// Threads that watch the descriptors exclusively by now are woken before the runner, and where
-  /// one sleeps on them, in its place.
-  void stand_behind(Driven& driven);
   /// Somebody has something to do for the runner: a store and a load when it is awake. False when
   /// it cannot be woken any more: the program closed its descriptors.
   bool wake();
@@ -82,6 +79,7 @@ class Runner final : public Watcher {
     bool readable = false;     ///< says epoll
     std::uint32_t sleeps = 0;  ///< Driven's, at the last look while away
     Time tick{};               ///< when to look again, while away
+    Time back_at{};            ///< when it came back to a thread that sleeps
     Duration pace{};           ///< the interval before that
     Time armed_until{};
     int misses = 0;
