@@ -8,17 +8,7 @@
 namespace verbena::nic {
 namespace {
 
-using testing::End;
-
-class CompletionEvents : public ::testing::Test {
- protected:
-  CompletionEvents() { testing::connect(a, b); }
-
-  testing::Network network;
-  testing::StepHost host{network};
-  End a{host, "127.0.0.1"};
-  End b{host, "127.0.0.2"};
-};
+using CompletionEvents = testing::ConnectedEnds;
 
 TEST_F(CompletionEvents, ArmedQueueNotifiesOverTheChannel) {
   ASSERT_TRUE(b.nic->arm(b.receive_cq, false));

@@ -9,18 +9,9 @@ namespace verbena::nic {
 namespace {
 
 using engine::SendOpcode;
-using testing::End;
 using namespace std::chrono_literals;
 
-class HeldAcknowledgements : public ::testing::Test {
- protected:
-  HeldAcknowledgements() { testing::connect(a, b); }
-
-  testing::Network network;
-  testing::StepHost host{network};
-  End a{host, "127.0.0.1"};
-  End b{host, "127.0.0.2"};
-};
+using HeldAcknowledgements = testing::ConnectedEnds;
 
 TEST_F(HeldAcknowledgements, LeaveLater) {
   for (std::uint32_t i = 0; i < 70; ++i) EXPECT_TRUE(b.poll(b.receive_cq).empty());

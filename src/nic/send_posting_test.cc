@@ -14,12 +14,9 @@ namespace verbena::nic {
 namespace {
 
 using engine::QpState;
-using testing::End;
 
-class Posting : public ::testing::Test {
+class Posting : public testing::ConnectedEnds {
  protected:
-  Posting() { testing::connect(a, b); }
-
   void write(SendPosting& posting, std::uint64_t id) const {
     const auto request = posting.begin();
     ASSERT_TRUE(request);
@@ -44,11 +41,6 @@ class Posting : public ::testing::Test {
     }
     return ids;
   }
-
-  testing::Network network;
-  testing::StepHost host{network};
-  End a{host, "127.0.0.1"};
-  End b{host, "127.0.0.2"};
 };
 
 TEST_F(Posting, NothingIsPostedBeforeItIsPublished) {

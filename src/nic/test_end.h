@@ -185,4 +185,15 @@ inline void connect(const End& a, const End& b) {
   ASSERT_TRUE(b.to_rts());
 }
 
+/// Two ends on two NICs, connected, with a clock that jumps.
+class ConnectedEnds : public ::testing::Test {
+ protected:
+  ConnectedEnds() { connect(a, b); }
+
+  Network network;
+  StepHost host{network};
+  End a{host, "127.0.0.1"};
+  End b{host, "127.0.0.2"};
+};
+
 }  // namespace verbena::nic::testing
