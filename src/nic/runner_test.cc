@@ -14,104 +14,16 @@
 #include <thread>
 #include <vector>
 
-#include "nic/fork_ledger.h"
+#include "nic/test_runner.h"
 
 namespace verbena::nic {
 namespace {
 
 using namespace std::chrono_literals;
-
-Time now() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return Time(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec));
-}
-
-/// Waits for what must come; a test that fails here has waited for long.
-template <typename Condition>
-[[nodiscard]] bool comes(Condition condition) {
-  const Time end = now() + 30s;
-  while (!condition()) {
-    if (now() > end) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
-
-/// A NIC as far as the runner sees one.
-class FakeNic final : public Driven {
- public:
-  explicit FakeNic(bool with_descriptor = true)
-      : fd_(with_descriptor ? sys::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1) {}
-
-  Progress progress(Time at, std::uint32_t) override {
-    calls.fetch_add(1);
-    if (in_progress) in_progress();
-    if (at >= timeout.load()) {
-      fired_at.store(at);
-      timeout.store(Time::max());
-    }
-    std::uint64_t count = 0;
-    return {.worked = fd_ && sys::read(fd_.get(), &count, sizeof count) > 0};
-  }
-  [[nodiscard]] std::optional<Time> next_timeout() const override {
-    const Time time = timeout.load();
-    return time == Time::max() ? std::nullopt : std::optional(time);
-  }
-  [[nodiscard]] std::span<const int> descriptors() const override {
-    return std::span(&number_, fd_ ? 1U : 0U);
-  }
-  [[nodiscard]] bool attended(Time at) const override {
-    const auto look = static_cast<std::size_t>(looks.load());
-    if (look < looked_at.size()) looked_at[look] = at;
-    looks.fetch_add(1);
-    return is_polled.load() || is_slept_on.load();
-  }
-  [[nodiscard]] bool polled_lately(Time) const override { return is_polled.load(); }
-  [[nodiscard]] bool slept_on() const override { return is_slept_on.load(); }
-  [[nodiscard]] std::uint32_t sleeps() const override {
-    return keeps_sleeping_anew.load() ? sleep_count.fetch_add(1) : sleep_count.load();
-  }
-  [[nodiscard]] MaySleep may_sleep(Time) override { return may.load(); }
-  void raise_fatal() override { failures.fetch_add(1); }
-  void arrive() {
-    const std::uint64_t one = 1;
-    ASSERT_EQ(sys::write(fd_.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
-  }
-
-  std::atomic<int> calls{0};
-  mutable std::atomic<int> looks{0};
-  mutable std::array<Time, 8> looked_at{};  ///< the first ones; to be read after `looks`
-  std::atomic<Time> timeout{Time::max()};
-  std::atomic<Time> fired_at{Time::min()};
-  std::atomic<bool> is_polled{false};
-  std::atomic<bool> is_slept_on{false};
-  std::atomic<bool> keeps_sleeping_anew{false};
-  mutable std::atomic<std::uint32_t> sleep_count{0};
-  std::atomic<MaySleep> may{MaySleep::kYes};
-  std::atomic<int> failures{0};
-  std::function<void()> in_progress;
-
- private:
-  sys::OwnedFd fd_;
-  int number_ = fd_.get();
-};
-
-class RunnerTest : public ::testing::Test {
- protected:
-  ForkLedger ledger_;
-  Runner runner_{&now, ledger_};
-
-  /// Whether the thread sleeps: it has been through its work and does not wake up by itself.
-  [[nodiscard]] bool falls_asleep() {
-    return comes([&] {
-      const std::uint64_t before = runner_.wakeups();
-      const timespec while_asleep{.tv_sec = 0, .tv_nsec = 5'000'000};
-      sys::ppoll(nullptr, 0, &while_asleep);
-      return runner_.wakeups() == before;
-    });
-  }
-};
+using testing::comes;
+using testing::FakeNic;
+using testing::now;
+using testing::RunnerTest;
 
 TEST_F(RunnerTest, DrivesOnAdoptionOnArrivalAndOnWake) {
   FakeNic nic;
@@ -160,35 +72,6 @@ TEST_F(RunnerTest, KeepsTimers) {
   runner_.release(nic);
 }
 
-TEST_F(RunnerTest, StandsBackWhileSomebodyPolls) {
-  FakeNic nic;
-  nic.is_polled.store(true);
-  ASSERT_TRUE(runner_.adopt(nic));
-  // It looks at every tick, and touches nothing.
-  ASSERT_TRUE(comes([&] { return nic.looks.load() > 3; }));
-  nic.arrive();
-  const int looks = nic.looks.load();
-  ASSERT_TRUE(comes([&] { return nic.looks.load() > looks + 10; }));
-  EXPECT_EQ(nic.calls.load(), 0);
-  nic.is_polled.store(false);
-  ASSERT_TRUE(comes([&] { return nic.calls.load() > 0; }));
-  EXPECT_TRUE(falls_asleep());
-  runner_.release(nic);
-}
-
-TEST_F(RunnerTest, LooksLessAndLessOftenWhileSomebodyPolls) {
-  FakeNic nic;
-  nic.is_polled.store(true);
-  ASSERT_TRUE(runner_.adopt(nic));
-  ASSERT_TRUE(comes([&] { return nic.looks.load() >= 8; }));
-  Duration pace = Runner::kTick;
-  for (std::size_t look = 1; look < nic.looked_at.size(); ++look) {
-    EXPECT_GE(nic.looked_at[look] - nic.looked_at[look - 1], pace) << look;
-    pace = std::min(2 * pace, Runner::kLongestTick);
-  }
-  runner_.release(nic);
-}
-
 TEST_F(RunnerTest, WatchesAgainAfterAStream) {
   FakeNic nic;
   ASSERT_TRUE(runner_.adopt(nic));
@@ -204,72 +87,6 @@ TEST_F(RunnerTest, WatchesAgainAfterAStream) {
     EXPECT_TRUE(comes([&] { return nic.calls.load() > asleep; }));
   }
   runner_.release(nic);
-}
-
-TEST_F(RunnerTest, StandsBackWhileSomebodySleepsInItsPlace) {
-  FakeNic nic;
-  nic.is_slept_on.store(true);
-  ASSERT_TRUE(runner_.adopt(nic));
-  ASSERT_TRUE(comes([&] { return nic.calls.load() > 0; }));  // adopt() wakes it
-  EXPECT_TRUE(falls_asleep()) << "who only waits costs nothing";
-  int calls = nic.calls.load();
-  nic.keeps_sleeping_anew.store(true);
-  nic.arrive();  // for the other one; here nobody takes it, so the runner is called, too
-  const int looks = nic.looks.load();
-  ASSERT_TRUE(comes([&] { return nic.looks.load() > looks + 10; }));
-  EXPECT_EQ(nic.calls.load(), calls);
-  nic.keeps_sleeping_anew.store(false);
-  ASSERT_TRUE(comes([&] { return nic.calls.load() > calls; })) << "it does not wake up";
-  // Time-outs and what others ask for are the runner's all the same.
-  nic.timeout.store(now());
-  runner_.wake();
-  ASSERT_TRUE(comes([&] { return nic.timeout.load() == Time::max(); }));
-  calls = nic.calls.load();
-  nic.arrive();
-  nic.is_slept_on.store(false);
-  ASSERT_TRUE(comes([&] { return nic.calls.load() > calls; })) << "it did not come back";
-  EXPECT_TRUE(falls_asleep());
-  runner_.release(nic);
-}
-
-TEST(Runner, StaysArmedAfterMisses) {
-  std::atomic<Time> clock{Time(1h)};
-  ForkLedger ledger;
-  Runner runner([&] { return clock.load(); }, ledger);
-  FakeNic nic;
-  ASSERT_TRUE(runner.adopt(nic));
-  // Somebody polls when the runner looks whether to leave, and nobody when it comes back.
-  for (int miss = 0; miss < Runner::kMisses; ++miss) {
-    nic.is_polled.store(true);
-    const int looks = nic.looks.load();
-    // An arrival alone might be taken by a call that is still under way, and nothing follows it.
-    ASSERT_TRUE(comes([&] {
-      runner.wake();
-      return nic.looks.load() > looks;
-    })) << miss;
-    nic.is_polled.store(false);
-    const int calls = nic.calls.load();
-    nic.arrive();
-    ASSERT_TRUE(comes([&] {
-      runner.wake();
-      return nic.calls.load() > calls;
-    }));
-  }
-  // Now it stays, without asking whether somebody polls.
-  const int looks = nic.looks.load();
-  nic.is_polled.store(true);
-  for (int i = 0; i < 10; ++i) {
-    const int calls = nic.calls.load();
-    nic.arrive();
-    ASSERT_TRUE(comes([&] { return nic.calls.load() > calls; }));
-  }
-  EXPECT_EQ(nic.looks.load(), looks);
-  clock.store(clock.load() + Runner::kArmed);
-  EXPECT_TRUE(comes([&] {
-    runner.wake();
-    return nic.looks.load() > looks;
-  }));
-  runner.release(nic);
 }
 
 TEST_F(RunnerTest, ReleaseWaitsForACallUnderWay) {

@@ -276,10 +276,10 @@ bool Shard::transmit(Time now, Acks acks) {
     const std::size_t count = engine_.poll_transmit(now, trains_, acks);
     if (count == 0) return !engine_.unfinished();
     const auto trains = std::span<const wire::Train>(trains_).first(count);
-    std::uint32_t now_sent = 0;
-    for (const wire::Train& train : trains) now_sent += train.count;
-    packets += now_sent;
-    moved_ += now_sent;
+    for (const wire::Train& train : trains) {
+      packets += train.count;
+      moved_ += train.count;
+    }
     send(trains, now);
     if (!engine_.may_transmit(acks)) return true;
   }

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the runner does while application threads poll or wait.
+#include "nic/test_runner.h"
+
+namespace verbena::nic {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::comes;
+using testing::FakeNic;
+using testing::now;
+using RunnerAttendance = testing::RunnerTest;
+
+TEST_F(RunnerAttendance, StandsBackWhileSomebodyPolls) {
+  FakeNic nic;
+  nic.is_polled.store(true);
+  ASSERT_TRUE(runner_.adopt(nic));
+  // It looks at every tick, and touches nothing.
+  ASSERT_TRUE(comes([&] { return nic.looks.load() > 3; }));
+  nic.arrive();
+  const int looks = nic.looks.load();
+  ASSERT_TRUE(comes([&] { return nic.looks.load() > looks + 10; }));
+  EXPECT_EQ(nic.calls.load(), 0);
+  nic.is_polled.store(false);
+  ASSERT_TRUE(comes([&] { return nic.calls.load() > 0; }));
+  EXPECT_TRUE(falls_asleep());
+  runner_.release(nic);
+}
+
+TEST_F(RunnerAttendance, LooksLessAndLessOftenWhileSomebodyPolls) {
+  FakeNic nic;
+  nic.is_polled.store(true);
+  ASSERT_TRUE(runner_.adopt(nic));
+  ASSERT_TRUE(comes([&] { return nic.looks.load() >= 8; }));
+  Duration pace = Runner::kTick;
+  for (std::size_t look = 1; look < nic.looked_at.size(); ++look) {
+    EXPECT_GE(nic.looked_at[look] - nic.looked_at[look - 1], pace) << look;
+    pace = std::min(2 * pace, Runner::kLongestTick);
+  }
+  runner_.release(nic);
+}
+
+TEST_F(RunnerAttendance, StandsBackWhileSomebodySleepsInItsPlace) {
+  FakeNic nic;
+  nic.is_slept_on.store(true);
+  ASSERT_TRUE(runner_.adopt(nic));
+  ASSERT_TRUE(comes([&] { return nic.calls.load() > 0; }));  // adopt() wakes it
+  EXPECT_TRUE(falls_asleep()) << "who only waits costs nothing";
+  int calls = nic.calls.load();
+  nic.keeps_sleeping_anew.store(true);
+  nic.arrive();  // for the other one; here nobody takes it, so the runner is called, too
+  const int looks = nic.looks.load();
+  ASSERT_TRUE(comes([&] { return nic.looks.load() > looks + 10; }));
+  EXPECT_EQ(nic.calls.load(), calls);
+  nic.keeps_sleeping_anew.store(false);
+  ASSERT_TRUE(comes([&] { return nic.calls.load() > calls; })) << "it does not wake up";
+  // Time-outs and what others ask for are the runner's all the same.
+  nic.timeout.store(now());
+  runner_.wake();
+  ASSERT_TRUE(comes([&] { return nic.timeout.load() == Time::max(); }));
+  calls = nic.calls.load();
+  nic.arrive();
+  nic.is_slept_on.store(false);
+  ASSERT_TRUE(comes([&] { return nic.calls.load() > calls; })) << "it did not come back";
+  EXPECT_TRUE(falls_asleep());
+  runner_.release(nic);
+}
+
+TEST(RunnerMisses, ItStaysArmedAfterThem) {
+  std::atomic<Time> clock{Time(1h)};
+  ForkLedger ledger;
+  Runner runner([&] { return clock.load(); }, ledger);
+  FakeNic nic;
+  ASSERT_TRUE(runner.adopt(nic));
+  // Somebody polls when the runner looks whether to leave, and nobody when it comes back.
+  for (int miss = 0; miss < Runner::kMisses; ++miss) {
+    nic.is_polled.store(true);
+    const int looks = nic.looks.load();
+    // An arrival alone might be taken by a call that is still under way, and nothing follows it.
+    ASSERT_TRUE(comes([&] {
+      runner.wake();
+      return nic.looks.load() > looks;
+    })) << miss;
+    nic.is_polled.store(false);
+    const int calls = nic.calls.load();
+    nic.arrive();
+    ASSERT_TRUE(comes([&] {
+      runner.wake();
+      return nic.calls.load() > calls;
+    }));
+  }
+  // Now it stays, without asking whether somebody polls.
+  const int looks = nic.looks.load();
+  nic.is_polled.store(true);
+  for (int i = 0; i < 10; ++i) {
+    const int calls = nic.calls.load();
+    nic.arrive();
+    ASSERT_TRUE(comes([&] { return nic.calls.load() > calls; }));
+  }
+  EXPECT_EQ(nic.looks.load(), looks);
+  clock.store(clock.load() + Runner::kArmed);
+  EXPECT_TRUE(comes([&] {
+    runner.wake();
+    return nic.looks.load() > looks;
+  }));
+  runner.release(nic);
+}
+
+}  // namespace
+}  // namespace verbena::nic
