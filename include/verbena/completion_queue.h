@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "verbena/handle.h"
+#include "verbena/work_completion.h"
+
+/// Completion channels and queues. Source: ibv_create_cq(3), ibv_get_cq_event(3), IBA 11.2.8.
+namespace verbena::verbs {
+
+class completion_channel;
+class context;
+
+struct cq_attributes {
+  /// At least the sum of the depths of the queues that complete into it, or it overruns.
+  std::size_t depth = 256;
+  const completion_channel* channel = nullptr;  ///< where its events go
+  int vector = 0;                               ///< an interrupt of the device's
+};
+
+/// Whose event it was. A value: it was acknowledged to the queue's account, which is settled before
+/// the queue is destroyed.
+struct cq_event {
+  const ibv_cq* cq = nullptr;  ///< to compare with `native()`
+};
+
+/// A descriptor that becomes readable when a queue that was asked to notify has a completion.
+///
+/// Threads: any.
+class completion_channel : public detail::handle<ibv_comp_channel> {
+ public:
+  [[nodiscard]] int fd() const noexcept { return native() == nullptr ? -1 : raw()->fd; }
+  /// Whether `get_event` waits; it does until this is told otherwise.
+  [[nodiscard]] Result<> set_blocking(bool blocking) const;
+  /// The oldest event. `would_block` when none waits and the descriptor does not block.
+  [[nodiscard]] Result<cq_event> get_event() const;
+  /// Waits until an event can be taken, or the time is over: false.
+  [[nodiscard]] Result<bool> wait(std::chrono::milliseconds at_most) const;
+
+ private:
+  friend class context;
+  explicit completion_channel(ibv_comp_channel* raw, detail::keep parent);
+};
+
+/// Which completions wake.
+enum class notify : int { all = 0, solicited = 1 };
+
+/// Threads: any at once; the provider keeps polls apart.
+class completion_queue : public detail::handle<ibv_cq> {
+ public:
+  /// Takes what has completed, at most `into.size()`: the first part of `into`, empty when nothing
+  /// has. It is what the caller must look at: the queue does not hold it any more.
+  [[nodiscard]] Result<std::span<work_completion>> poll(std::span<work_completion> into) const {
+    const int n =
+        ibv_poll_cq(raw(), static_cast<int>(into.size()), reinterpret_cast<ibv_wc*>(into.data()));
+    if (n >= 0) [[likely]]
+      return into.first(static_cast<std::size_t>(n));
+    return poll_failed(n);
+  }
+  /// The next completion puts an event on the channel; what is there already does not, so poll
+  /// after asking. Once: ask again for each event.
+  [[nodiscard]] Result<> request_notification(notify which = notify::all) const {
+    return detail::from_errno(ibv_req_notify_cq(raw(), static_cast<int>(which)),
+                              "ibv_req_notify_cq");
+  }
+  /// How many completions it holds, as made: at least as many as were asked for.
+  [[nodiscard]] std::size_t depth() const noexcept {
+    return native() == nullptr ? 0 : static_cast<std::size_t>(raw()->cqe);
+  }
+  [[nodiscard]] Result<> resize(std::size_t depth) const;
+
+ protected:
+  friend class context;
+  completion_queue(ibv_cq* raw, std::vector<detail::keep> parents);
+
+ private:
+  [[nodiscard, gnu::cold]] static std::unexpected<Error> poll_failed(int returned);
+};
+
+/// What an extended queue can say of a completion, beside status, wr_id, opcode and vendor_err.
+enum class wc_fields : unsigned {
+  none = 0,
+  byte_len = IBV_WC_EX_WITH_BYTE_LEN,
+  immediate = IBV_WC_EX_WITH_IMM,
+  qp_num = IBV_WC_EX_WITH_QP_NUM,
+  src_qp = IBV_WC_EX_WITH_SRC_QP,
+  completion_timestamp = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
+  wallclock_timestamp = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+  usual = byte_len | immediate | qp_num | src_qp,
+};
+template <>
+inline constexpr bool is_flags<wc_fields> = true;
+
+struct cq_ex_attributes {
+  std::size_t depth = 256;
+  const completion_channel* channel = nullptr;
+  int vector = 0;
+  wc_fields fields = wc_fields::usual;
+  bool single_threaded = false;  ///< the caller sees to it that one thread polls at a time
+};
+
+/// The completion that a started poll stands at. Lives on the stack of one thread; ends the poll
+/// when it is destroyed.
+class poll_guard {
+ public:
+  poll_guard(const poll_guard&) = delete;
+  poll_guard& operator=(const poll_guard&) = delete;
+  poll_guard(poll_guard&& from) noexcept : cq_(std::exchange(from.cq_, nullptr)) {}
+  poll_guard& operator=(poll_guard&&) = delete;
+  ~poll_guard() {
+    if (cq_ != nullptr) ibv_end_poll(cq_);
+  }
+
+  /// Goes on to the next completion; false when there is none.
+  [[nodiscard]] Result<bool> next() {
+    const int error = ibv_next_poll(cq_);
+    if (error == 0) [[likely]]
+      return true;
+    if (error == ENOENT) return false;
+    return detail::fail_with(error, "ibv_next_poll");
+  }
+
+  [[nodiscard]] bool ok() const noexcept { return cq_->status == IBV_WC_SUCCESS; }
+  [[nodiscard]] ibv_wc_status status() const noexcept { return cq_->status; }
+  [[nodiscard]] std::uint64_t wr_id() const noexcept { return cq_->wr_id; }
+  [[nodiscard]] ibv_wc_opcode opcode() const { return ibv_wc_read_opcode(cq_); }
+  [[nodiscard]] std::uint32_t vendor_err() const { return ibv_wc_read_vendor_err(cq_); }
+  // Only where the queue was made with the field:
+  [[nodiscard]] std::uint32_t byte_len() const { return ibv_wc_read_byte_len(cq_); }
+  [[nodiscard]] std::optional<std::uint32_t> immediate() const;
+  [[nodiscard]] qp_number qp_num() const { return qp_number(ibv_wc_read_qp_num(cq_)); }
+  [[nodiscard]] qp_number src_qp() const { return qp_number(ibv_wc_read_src_qp(cq_)); }
+  /// In ticks of the device's clock.
+  [[nodiscard]] std::uint64_t timestamp() const { return ibv_wc_read_completion_ts(cq_); }
+  /// Since 1970.
+  [[nodiscard]] std::chrono::nanoseconds wallclock() const {
+    return std::chrono::nanoseconds(ibv_wc_read_completion_wallclock_ns(cq_));
+  }
+  [[nodiscard]] Result<> result() const;
+
+ private:
+  friend class completion_queue_ex;
+  explicit poll_guard(ibv_cq_ex* cq) : cq_(cq) {}
+  ibv_cq_ex* cq_;
+};
+
+/// A queue that is polled field by field. All of completion_queue's calls work on it, too.
+class completion_queue_ex : public completion_queue {
+ public:
+  /// At the first completion, or nothing when there is none.
+  [[nodiscard]] Result<std::optional<poll_guard>> start_poll() const {
+    VERBENA_TRY(check("start_poll"));
+    ibv_poll_cq_attr attributes{};
+    ibv_cq_ex* const cq = extended();
+    const int error = ibv_start_poll(cq, &attributes);
+    if (error == 0) [[likely]]
+      return std::optional<poll_guard>(poll_guard(cq));
+    if (error == ENOENT) return std::optional<poll_guard>();
+    return detail::fail_with(error, "ibv_start_poll");
+  }
+  /// An event for every `count` completions, or when one is older than `period`.
+  [[nodiscard]] Result<> moderate(std::uint16_t count, std::chrono::microseconds period) const;
+
+ private:
+  friend class context;
+  using completion_queue::completion_queue;
+  /// A provider's ibv_cq is the first part of its ibv_cq_ex where it made one.
+  [[nodiscard]] ibv_cq_ex* extended() const noexcept { return reinterpret_cast<ibv_cq_ex*>(raw()); }
+};
+
+}  // namespace verbena::verbs

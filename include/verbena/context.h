@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "verbena/async_event.h"
+#include "verbena/completion_queue.h"
+#include "verbena/device.h"
+#include "verbena/handle.h"
+#include "verbena/types.h"
+
+namespace verbena::verbs {
+
+class protection_domain;
+
+/// An opened device: what everything else is made of.
+///
+/// Threads: all calls from any thread at once, but those of `detail::handle`.
+/// Source: ibv_open_device(3), IBA 11.2.1.
+class context : public detail::handle<ibv_context> {
+ public:
+  /// The device of that name; the only one, or the first, where `name` is empty. `no_such_device`
+  /// names those that there are.
+  [[nodiscard]] static Result<context> open(std::string_view name = {});
+  /// The first device that has the GID in a table of its ports.
+  [[nodiscard]] static Result<context> open(const gid& with);
+  /// The first device with a GID whose first `bits` are the prefix's: `open_in_subnet(192.168.1.0,
+  /// 120)`. For IPv4 count the 96 bits before the address.
+  [[nodiscard]] static Result<context> open_in_subnet(const gid& prefix, unsigned bits);
+
+  [[nodiscard]] std::string name() const;
+  [[nodiscard]] Result<device_attributes> query_device() const;
+  [[nodiscard]] Result<port_attributes> query_port(port of = port{1}) const;
+  [[nodiscard]] Result<gid> query_gid(port of, gid_index index) const;
+  /// The rows of all ports that hold a GID.
+  [[nodiscard]] Result<std::vector<gid_entry>> gid_table() const;
+  /// The row that a peer elsewhere can most likely reach: RoCEv2 before others, and of those a
+  /// global IPv4 address, a global IPv6 one, loopback (of a software NIC that listens there),
+  /// link-local. `address_not_available` where the port has none.
+  [[nodiscard]] Result<gid_entry> routable_gid(port of = port{1}) const;
+  /// 0xffff is the full member's default. Source: ibv_query_pkey(3).
+  [[nodiscard]] Result<std::uint16_t> query_pkey(port of, std::uint16_t index) const;
+
+  [[nodiscard]] Result<protection_domain> alloc_pd() const;
+  [[nodiscard]] Result<completion_channel> create_channel() const;
+  [[nodiscard]] Result<completion_queue> create_cq(const cq_attributes& attributes) const;
+  [[nodiscard]] Result<completion_queue_ex> create_cq_ex(const cq_ex_attributes& attributes) const;
+
+  /// The descriptor that is readable when an asynchronous event waits. It stays the device's.
+  [[nodiscard]] int async_fd() const noexcept;
+  /// Whether `get_async_event` waits; it does until this is told otherwise.
+  [[nodiscard]] Result<> set_async_blocking(bool blocking) const;
+  /// The oldest event of device, ports and objects; it is acknowledged already. `would_block` when
+  /// none waits and the descriptor does not block. Source: ibv_get_async_event(3).
+  [[nodiscard]] Result<async_event> get_async_event() const;
+
+ private:
+  explicit context(ibv_context* raw);
+  [[nodiscard]] static Result<context> open_where(
+      const std::function<Result<bool>(const context&)>& wanted, const std::string& what);
+};
+
+}  // namespace verbena::verbs

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "verbena/address_handle.h"
+#include "verbena/handle.h"
+#include "verbena/memory_region.h"
+#include "verbena/queue_pair.h"
+#include "verbena/shared_receive_queue.h"
+
+namespace verbena::verbs {
+
+/// What keeps one user's objects from another's: queue pairs reach the memory of their own domain
+/// only.
+///
+/// Threads: any. Source: ibv_alloc_pd(3), IBA 10.2.3.
+class protection_domain : public detail::handle<ibv_pd> {
+ public:
+  /// The caller's memory, which outlives the region. `invalid_argument` for an empty span and for
+  /// remote writes or atomics without local ones.
+  [[nodiscard]] Result<memory_region> reg_mr(std::span<std::byte> memory, access rights) const;
+  /// Memory that is only read: no right to write may be given.
+  [[nodiscard]] Result<memory_region> reg_mr(std::span<const std::byte> memory,
+                                             access rights) const;
+  /// The region's own memory: it has the vector's bytes.
+  [[nodiscard]] Result<memory_region> reg_mr(std::vector<std::byte> memory, access rights) const;
+  /// The region's own memory: `size` zero bytes from a page's beginning.
+  [[nodiscard]] Result<memory_region> alloc_mr(std::size_t size, access rights) const;
+  /// All of the process' memory, now and later; pages are looked up when they are used.
+  /// `operation_not_supported` where the device has no on-demand paging.
+  [[nodiscard]] Result<memory_region> reg_on_demand(access rights) const;
+  /// Memory of another device's, by its dma-buf's descriptor. `iova` is what requests call its
+  /// first byte.
+  [[nodiscard]] Result<memory_region> reg_dmabuf(int fd, std::uint64_t offset, std::size_t length,
+                                                 std::uint64_t iova, access rights) const;
+  /// What is written to it is lost, what is read from it is zero.
+  [[nodiscard]] Result<memory_region> alloc_null_mr() const;
+
+  /// `qp_attributes` of another service do not compile.
+  template <service S>
+  [[nodiscard]] Result<queue_pair<S>> create_qp(const qp_init_attributes<S>& attributes) const;
+  [[nodiscard]] Result<shared_receive_queue> create_srq(const srq_attributes& attributes) const;
+  [[nodiscard]] Result<address_handle> create_ah(const path& to) const;
+
+ private:
+  friend class context;
+  protection_domain(ibv_pd* raw, detail::keep parent);
+  [[nodiscard]] Result<memory_region> register_memory(std::span<std::byte> memory, access rights,
+                                                      detail::keep owned) const;
+};
+
+template <service S>
+Result<queue_pair<S>> protection_domain::create_qp(const qp_init_attributes<S>& attributes) const {
+  VERBENA_TRY(check("create_qp"));
+  auto made = VERBENA_TRY(detail::create_qp(raw(), attributes.plain(), held()));
+  return queue_pair<S>(std::move(made));
+}
+
+}  // namespace verbena::verbs

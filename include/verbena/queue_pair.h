@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "verbena/completion_queue.h"
+#include "verbena/endpoint.h"
+#include "verbena/handle.h"
+#include "verbena/qp_attributes.h"
+#include "verbena/work_request.h"
+
+/// Queue pairs. Source: ibv_create_qp(3), ibv_modify_qp(3), ibv_post_send(3), IBA 10.2.4, 10.3.
+namespace verbena::verbs {
+
+class shared_receive_queue;
+class protection_domain;
+
+/// How much a queue pair holds.
+struct qp_caps {
+  std::uint32_t max_send_wr = 64;
+  std::uint32_t max_recv_wr = 64;
+  std::uint32_t max_send_sge = 1;
+  std::uint32_t max_recv_sge = 1;
+  std::uint32_t max_inline_data = 0;  ///< bytes
+};
+
+namespace detail {
+/// qp_init_attributes of any service.
+struct plain_qp_attributes {
+  ibv_qp_type type;
+  const completion_queue* send_cq;
+  const completion_queue* recv_cq;
+  const shared_receive_queue* srq;
+  qp_caps caps;
+  bool signal_all;
+};
+}  // namespace detail
+
+template <service S>
+struct qp_init_attributes {
+  const completion_queue& send_cq;
+  const completion_queue& recv_cq;
+  const shared_receive_queue* srq = nullptr;  ///< receives are taken from it
+  qp_caps caps = {};
+  bool signal_all = false;  ///< each request completes, whatever its flags
+
+  [[nodiscard]] detail::plain_qp_attributes plain() const noexcept {
+    return {S::type, &send_cq, &recv_cq, srq, caps, signal_all};
+  }
+};
+
+/// What a connection needs beside its two ends. IBA 9.7.
+struct connect_options {
+  access rights = access::remote_all;  ///< what the peer may do
+  ack_timeout timeout = {};
+  std::uint8_t retry_count = 7;
+  std::uint8_t rnr_retry = 7;  ///< 7: for ever
+  rnr_timer min_rnr_timer = {};
+  std::uint8_t max_rd_atomic = 1;       ///< READs and atomics of ours under way
+  std::uint8_t max_dest_rd_atomic = 1;  ///< the peer's
+  std::uint8_t traffic_class = 0;
+  std::uint8_t hop_limit = 64;
+  std::uint8_t service_level = 0;
+  std::uint16_t pkey_index = 0;
+};
+
+namespace detail {
+
+/// All of a queue pair that does not depend on its service.
+class queue_pair_base : public handle<ibv_qp> {
+ public:
+  [[nodiscard]] qp_number number() const noexcept {
+    return qp_number(native() == nullptr ? 0 : raw()->qp_num);
+  }
+  /// What it holds, as made: at least what was asked for.
+  [[nodiscard]] const qp_caps& caps() const noexcept { return caps_; }
+  /// As the device says; `unknown` where it cannot say.
+  [[nodiscard]] qp_state state() const;
+  /// All attributes. Source: ibv_query_qp(3).
+  [[nodiscard]] Result<ibv_qp_attr> query() const;
+
+  /// Changes what is set in `attributes`. Before the device is asked, the change is looked up in
+  /// the table of transitions: `invalid_argument` names what is missing and what must not be there.
+  [[nodiscard]] Result<> modify(const qp_attributes& attributes);
+  /// All requests under way complete as flushed; then it takes no more.
+  [[nodiscard]] Result<> to_error();
+  /// As it was made. What was posted is gone without completions.
+  [[nodiscard]] Result<> to_reset();
+
+ protected:
+  friend Result<queue_pair_base> create_qp(ibv_pd* pd, const plain_qp_attributes& from,
+                                           keep parent);
+  queue_pair_base(ibv_qp* raw, const qp_caps& caps, std::vector<keep> parents);
+
+  [[nodiscard]] send_flags with_inline(send_flags flags, std::size_t size) const noexcept {
+    return size <= caps_.max_inline_data ? flags | send_flags::inlined : flags;
+  }
+  [[nodiscard]] Result<qp_endpoint> local_endpoint(port of, gid_index index) const;
+  [[nodiscard]] Result<> join(const qp_endpoint& local, const qp_endpoint& peer,
+                              const connect_options& options);
+  [[nodiscard]] Result<> activate(port of, qkey key, psn first);
+  [[nodiscard]] Result<> activate_raw(port of);
+
+  /// What posting a list to the C call has brought.
+  template <typename List, typename Wr>
+  [[nodiscard]] static std::expected<void, partly_posted> list_result(List& list, int error,
+                                                                      const Wr* bad,
+                                                                      const char* verb) {
+    if (error == 0) [[likely]]
+      return {};
+    return std::unexpected(partly_posted{list.index_of(bad), fail_with(error, verb).error()});
+  }
+
+ private:
+  qp_caps caps_;
+};
+
+[[nodiscard]] Result<queue_pair_base> create_qp(ibv_pd* pd, const plain_qp_attributes& from,
+                                                keep parent);
+
+}  // namespace detail
+
+/// A queue pair of one service. What the service cannot do does not compile.
+///
+/// A full queue is `would_block` (not an error of the queue pair): poll, and post again. Memory
+/// that a request names stays registered and untouched until its completion.
+///
+/// Threads: posting and queries from any at once; the provider keeps posts apart.
+template <service S>
+class queue_pair : public detail::queue_pair_base {
+ public:
+  using service_type = S;
+
+  /// As it was made by somebody else's call, with whatever that holds.
+  explicit queue_pair(detail::queue_pair_base made) noexcept
+      : detail::queue_pair_base(std::move(made)) {}
+
+  // --- Setting up
+
+  /// What a peer has to know to connect: our GID of that row, number, a fresh PSN, the port's LID
+  /// and MTU.
+  [[nodiscard]] Result<qp_endpoint> endpoint(port of, gid_index index) const {
+    return local_endpoint(of, index);
+  }
+  /// From RESET to RTS. `local` is what `endpoint()` has given to the peer; the smaller of the two
+  /// MTUs is used. It is in RTS as soon as this returns, whatever the peer has done so far.
+  [[nodiscard]] Result<> connect(const qp_endpoint& local, const qp_endpoint& peer,
+                                 const connect_options& options = {})
+    requires is_connected<S>
+  {
+    return join(local, peer, options);
+  }
+  /// From RESET to RTS. Only datagrams with the key are received.
+  [[nodiscard]] Result<> activate(port of, qkey key, psn first = psn{0})
+    requires is_addressed<S>
+  {
+    return detail::queue_pair_base::activate(of, key, first);
+  }
+  [[nodiscard]] Result<> activate(port of)
+    requires is_raw<S>
+  {
+    return activate_raw(of);
+  }
+
+  // --- Posting
+
+  [[nodiscard]] Result<> post(send_request<S>& request) const
+    requires can_send<S>
+  {
+    ibv_send_wr* bad = nullptr;
+    return detail::from_errno(ibv_post_send(raw(), &request.native(), &bad), "ibv_post_send");
+  }
+  [[nodiscard]] Result<> post(send_request<S>&& request) const
+    requires can_send<S>
+  {
+    return post(request);
+  }
+  [[nodiscard]] Result<> post(recv_request& request) const
+    requires can_receive<S>
+  {
+    ibv_recv_wr* bad = nullptr;
+    return detail::from_errno(ibv_post_recv(raw(), &request.native(), &bad), "ibv_post_recv");
+  }
+  [[nodiscard]] Result<> post(recv_request&& request) const
+    requires can_receive<S>
+  {
+    return post(request);
+  }
+  /// All of a list, or how many of it.
+  template <std::size_t n>
+  [[nodiscard]] std::expected<void, partly_posted> post(send_list<S, n>& list) const
+    requires can_send<S>
+  {
+    ibv_send_wr* bad = nullptr;
+    ibv_send_wr* const first = list.native();
+    if (first == nullptr) return {};
+    const int error = ibv_post_send(raw(), first, &bad);
+    return list_result(list, error, bad, "ibv_post_send");
+  }
+  template <std::size_t n>
+  [[nodiscard]] std::expected<void, partly_posted> post(recv_list<n>& list) const
+    requires can_receive<S>
+  {
+    ibv_recv_wr* bad = nullptr;
+    ibv_recv_wr* const first = list.native();
+    if (first == nullptr) return {};
+    const int error = ibv_post_recv(raw(), first, &bad);
+    return list_result(list, error, bad, "ibv_post_recv");
+  }
+
+  // One request of one stretch of memory, which is copied into the request where the queue pair
+  // takes that much (caps().max_inline_data).
+
+  [[nodiscard]] Result<> post_recv(const mr_slice& into, std::uint64_t wr_id = 0) const
+    requires can_receive<S>
+  {
+    return post(recv_request(one(into), wr_id));
+  }
+  [[nodiscard]] Result<> send(const mr_slice& from, posting how = {}) const
+    requires(can_send<S> && !is_addressed<S>)
+  {
+    return post(send_request<S>::send(one(from), sized(how, from)));
+  }
+  [[nodiscard]] Result<> send(const datagram_address& to, const mr_slice& from,
+                              posting how = {}) const
+    requires is_addressed<S>
+  {
+    return post(send_request<S>::send(to, one(from), sized(how, from)));
+  }
+  [[nodiscard]] Result<> send_with_immediate(const mr_slice& from, std::uint32_t immediate,
+                                             posting how = {}) const
+    requires can_write<S>
+  {
+    return post(send_request<S>::send_with_immediate(one(from), immediate, sized(how, from)));
+  }
+  [[nodiscard]] Result<> send_with_invalidate(const mr_slice& from, std::uint32_t rkey,
+                                              posting how = {}) const
+    requires can_read<S>
+  {
+    return post(send_request<S>::send_with_invalidate(one(from), rkey, sized(how, from)));
+  }
+  /// `to` holds at least as much as `from`: `remote_region::slice` sees to it.
+  [[nodiscard]] Result<> write(const mr_slice& from, const remote_region& to,
+                               posting how = {}) const
+    requires can_write<S>
+  {
+    return post(send_request<S>::write(one(from), to, sized(how, from)));
+  }
+  [[nodiscard]] Result<> write_with_immediate(const mr_slice& from, const remote_region& to,
+                                              std::uint32_t immediate, posting how = {}) const
+    requires can_write<S>
+  {
+    return post(send_request<S>::write_with_immediate(one(from), to, immediate, sized(how, from)));
+  }
+  [[nodiscard]] Result<> read(const mr_slice& into, const remote_region& from,
+                              posting how = {}) const
+    requires can_read<S>
+  {
+    return post(send_request<S>::read(one(into), from, how));
+  }
+  [[nodiscard]] Result<> fetch_add(const mr_slice& into, const remote_region& at, std::uint64_t add,
+                                   posting how = {}) const
+    requires can_read<S>
+  {
+    return post(send_request<S>::fetch_add(one(into), at, add, how));
+  }
+  [[nodiscard]] Result<> compare_swap(const mr_slice& into, const remote_region& at,
+                                      std::uint64_t expected, std::uint64_t desired,
+                                      posting how = {}) const
+    requires can_read<S>
+  {
+    return post(send_request<S>::compare_swap(one(into), at, expected, desired, how));
+  }
+
+ private:
+  [[nodiscard]] static std::span<const mr_slice> one(const mr_slice& slice) noexcept {
+    return {&slice, 1};
+  }
+  [[nodiscard]] posting sized(posting how, const mr_slice& from) const noexcept {
+    return {how.wr_id, with_inline(how.flags, from.size())};
+  }
+};
+
+}  // namespace verbena::verbs

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "verbena/handle.h"
+#include "verbena/work_request.h"
+
+namespace verbena::verbs {
+
+class protection_domain;
+
+struct srq_attributes {
+  std::uint32_t max_wr = 256;
+  std::uint32_t max_sge = 1;
+};
+
+/// Receives that several queue pairs take from.
+///
+/// Threads: any at once. Source: ibv_create_srq(3), IBA 10.2.9.
+class shared_receive_queue : public detail::handle<ibv_srq> {
+ public:
+  [[nodiscard]] Result<> post(recv_request& request) const {
+    ibv_recv_wr* bad = nullptr;
+    return detail::from_errno(ibv_post_srq_recv(raw(), &request.native(), &bad),
+                              "ibv_post_srq_recv");
+  }
+  [[nodiscard]] Result<> post(recv_request&& request) const { return post(request); }
+  [[nodiscard]] Result<> post_recv(const mr_slice& into, std::uint64_t wr_id = 0) const {
+    return post(recv_request({&into, 1}, wr_id));
+  }
+  template <std::size_t n>
+  [[nodiscard]] std::expected<void, partly_posted> post(recv_list<n>& list) const {
+    ibv_recv_wr* bad = nullptr;
+    ibv_recv_wr* const first = list.native();
+    if (first == nullptr) return {};
+    const int error = ibv_post_srq_recv(raw(), first, &bad);
+    if (error == 0) [[likely]]
+      return {};
+    return std::unexpected(
+        partly_posted{list.index_of(bad), detail::fail_with(error, "ibv_post_srq_recv").error()});
+  }
+
+  /// An async event (IBV_EVENT_SRQ_LIMIT_REACHED) comes once fewer than `receives` are left; 0:
+  /// none.
+  [[nodiscard]] Result<> arm_limit(std::uint32_t receives) const;
+  [[nodiscard]] Result<ibv_srq_attr> query() const;
+
+ private:
+  friend class protection_domain;
+  shared_receive_queue(ibv_srq* raw, detail::keep parent);
+};
+
+}  // namespace verbena::verbs

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <chrono>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "verbena/error.h"
+
+/// The numbers, flags and states of verbs as types of their own. Values are those of the C header,
+/// so nothing is converted on the data path.
+///
+/// Source: InfiniBand Architecture Specification, volume 1, chapters 9 to 11; ibv_*(3).
+namespace verbena::verbs {
+
+/// Enumerations whose values are or-ed.
+template <typename T>
+inline constexpr bool is_flags = false;
+template <typename T>
+  requires is_flags<T>
+constexpr T operator|(T one, T other) noexcept {
+  return static_cast<T>(static_cast<unsigned>(one) | static_cast<unsigned>(other));
+}
+template <typename T>
+  requires is_flags<T>
+constexpr T operator&(T one, T other) noexcept {
+  return static_cast<T>(static_cast<unsigned>(one) & static_cast<unsigned>(other));
+}
+template <typename T>
+  requires is_flags<T>
+constexpr T& operator|=(T& to, T other) noexcept {
+  return to = to | other;
+}
+/// Whether all of `wanted` is in `flags`.
+template <typename T>
+  requires is_flags<T>
+constexpr bool has(T flags, T wanted) noexcept {
+  return (flags & wanted) == wanted;
+}
+
+/// What may be done with a memory region or window, and by whom.
+enum class access : unsigned {
+  none = 0,
+  local_write = IBV_ACCESS_LOCAL_WRITE,
+  remote_write = IBV_ACCESS_REMOTE_WRITE,
+  remote_read = IBV_ACCESS_REMOTE_READ,
+  remote_atomic = IBV_ACCESS_REMOTE_ATOMIC,
+  mw_bind = IBV_ACCESS_MW_BIND,
+  zero_based = IBV_ACCESS_ZERO_BASED,
+  on_demand = IBV_ACCESS_ON_DEMAND,
+  huge_pages = IBV_ACCESS_HUGETLB,
+  relaxed_ordering = static_cast<unsigned>(IBV_ACCESS_RELAXED_ORDERING),
+  /// All that a peer can do.
+  remote_all = local_write | remote_write | remote_read | remote_atomic,
+};
+template <>
+inline constexpr bool is_flags<access> = true;
+
+/// How a request is posted.
+enum class send_flags : unsigned {
+  none = 0,
+  fence = IBV_SEND_FENCE,          ///< waits for earlier READs and atomics of the queue pair
+  signaled = IBV_SEND_SIGNALED,    ///< completes into the send completion queue
+  solicited = IBV_SEND_SOLICITED,  ///< wakes a peer that asked for solicited events only
+  inlined = IBV_SEND_INLINE,       ///< the data are copied when the request is posted
+};
+template <>
+inline constexpr bool is_flags<send_flags> = true;
+
+/// IBA 10.3.1.
+enum class qp_state : unsigned {
+  reset = IBV_QPS_RESET,
+  init = IBV_QPS_INIT,
+  rtr = IBV_QPS_RTR,
+  rts = IBV_QPS_RTS,
+  sqd = IBV_QPS_SQD,
+  sqe = IBV_QPS_SQE,
+  err = IBV_QPS_ERR,
+  unknown = IBV_QPS_UNKNOWN,
+};
+[[nodiscard]] std::string_view name_of(qp_state state) noexcept;
+
+enum class mtu : unsigned {
+  bytes_256 = IBV_MTU_256,
+  bytes_512 = IBV_MTU_512,
+  bytes_1024 = IBV_MTU_1024,
+  bytes_2048 = IBV_MTU_2048,
+  bytes_4096 = IBV_MTU_4096,
+};
+[[nodiscard]] constexpr std::size_t bytes(mtu of) noexcept {
+  return std::size_t{128} << static_cast<unsigned>(of);
+}
+
+enum class port_state : unsigned {
+  nop = IBV_PORT_NOP,
+  down = IBV_PORT_DOWN,
+  init = IBV_PORT_INIT,
+  armed = IBV_PORT_ARMED,
+  active = IBV_PORT_ACTIVE,
+  active_defer = IBV_PORT_ACTIVE_DEFER,
+};
+
+enum class link_layer : std::uint8_t {
+  unspecified = IBV_LINK_LAYER_UNSPECIFIED,
+  infiniband = IBV_LINK_LAYER_INFINIBAND,
+  ethernet = IBV_LINK_LAYER_ETHERNET,
+};
+
+/// The services of a queue pair: what `queue_pair<…>` is made for. IBA 9.2.
+struct rc {
+  static constexpr ibv_qp_type type = IBV_QPT_RC;
+  static constexpr std::string_view name = "RC";
+};
+struct uc {
+  static constexpr ibv_qp_type type = IBV_QPT_UC;
+  static constexpr std::string_view name = "UC";
+};
+struct ud {
+  static constexpr ibv_qp_type type = IBV_QPT_UD;
+  static constexpr std::string_view name = "UD";
+};
+struct xrc_send {
+  static constexpr ibv_qp_type type = IBV_QPT_XRC_SEND;
+  static constexpr std::string_view name = "XRC_SEND";
+};
+struct xrc_recv {
+  static constexpr ibv_qp_type type = IBV_QPT_XRC_RECV;
+  static constexpr std::string_view name = "XRC_RECV";
+};
+struct raw_packet {
+  static constexpr ibv_qp_type type = IBV_QPT_RAW_PACKET;
+  static constexpr std::string_view name = "RAW_PACKET";
+};
+
+template <typename S>
+concept service = requires {
+  { S::type } -> std::convertible_to<ibv_qp_type>;
+};
+/// What a service can carry.
+template <typename S>
+inline constexpr bool is_addressed = std::is_same_v<S, ud>;  ///< each request names its peer
+template <typename S>
+inline constexpr bool is_raw = std::is_same_v<S, raw_packet>;
+template <typename S>
+inline constexpr bool is_xrc = std::is_same_v<S, xrc_send> || std::is_same_v<S, xrc_recv>;
+template <typename S>
+inline constexpr bool can_send = !std::is_same_v<S, xrc_recv>;
+/// Whether receives are posted to the queue pair itself.
+template <typename S>
+inline constexpr bool can_receive = !is_xrc<S>;
+template <typename S>
+inline constexpr bool is_connected = !is_addressed<S> && !is_raw<S>;
+template <typename S>
+inline constexpr bool can_write = is_connected<S> && can_send<S>;
+/// READ, atomics, acknowledgements.
+template <typename S>
+inline constexpr bool is_reliable = std::is_same_v<S, rc> || is_xrc<S>;
+template <typename S>
+inline constexpr bool can_read = is_reliable<S> && can_send<S>;
+
+/// A number of a kind of its own: what is one is not taken for another.
+template <typename Tag, typename Number>
+class number {
+ public:
+  constexpr number() noexcept = default;
+  constexpr explicit number(Number value) noexcept : value_(value) {}
+  [[nodiscard]] constexpr Number value() const noexcept { return value_; }
+  friend constexpr auto operator<=>(number, number) noexcept = default;
+
+ private:
+  Number value_ = 0;
+};
+using port = number<struct port_tag, std::uint8_t>;  ///< counted from 1
+using gid_index = number<struct gid_index_tag, std::uint8_t>;
+using qp_number = number<struct qp_number_tag, std::uint32_t>;  ///< 24 bits
+using psn = number<struct psn_tag, std::uint32_t>;              ///< 24 bits
+using qkey = number<struct qkey_tag, std::uint32_t>;
+using lid = number<struct lid_tag, std::uint16_t>;  ///< 0 on Ethernet
+
+/// A PSN that nobody can guess, from the system's generator (getrandom(2)).
+[[nodiscard]] Result<psn> random_psn();
+
+/// How long a requester waits for an acknowledgement: 4.096 us * 2^exponent, as the wire has it
+/// (IBA 9.7.6.1.3). Exponent 0 waits for ever.
+class ack_timeout {
+ public:
+  constexpr ack_timeout() noexcept = default;
+  /// The shortest that is not below `time`; the longest there is (8,800 s) where none is.
+  [[nodiscard]] static constexpr ack_timeout from(std::chrono::nanoseconds time) noexcept {
+    std::uint8_t exponent = 1;
+    while (exponent < kLongest && ack_timeout(exponent).time() < time) ++exponent;
+    return ack_timeout(exponent);
+  }
+  [[nodiscard]] static constexpr ack_timeout never() noexcept { return ack_timeout(0); }
+  [[nodiscard]] constexpr std::uint8_t exponent() const noexcept { return exponent_; }
+  [[nodiscard]] constexpr std::chrono::nanoseconds time() const noexcept {
+    return std::chrono::nanoseconds(std::int64_t{4096} << exponent_);
+  }
+  friend constexpr auto operator<=>(ack_timeout, ack_timeout) noexcept = default;
+
+ private:
+  static constexpr std::uint8_t kLongest = 31;
+  constexpr explicit ack_timeout(std::uint8_t exponent) noexcept : exponent_(exponent) {}
+  std::uint8_t exponent_ = 14;  // 67 ms
+};
+
+/// How long a peer without a receive makes the requester wait: one of 32 times, 0.01 to 655.36 ms
+/// (IBA table 45, "Encoding for RNR NAK Timer Field").
+class rnr_timer {
+ public:
+  constexpr rnr_timer() noexcept = default;
+  /// The shortest that is not below `time`; 655.36 ms where none is.
+  [[nodiscard]] static rnr_timer from(std::chrono::nanoseconds time) noexcept;
+  [[nodiscard]] constexpr std::uint8_t code() const noexcept { return code_; }
+  [[nodiscard]] std::chrono::nanoseconds time() const noexcept;
+  friend constexpr auto operator<=>(rnr_timer, rnr_timer) noexcept = default;
+
+ private:
+  constexpr explicit rnr_timer(std::uint8_t code) noexcept : code_(code) {}
+  std::uint8_t code_ = 12;  // 0.64 ms
+};
+
+/// The global identifier of a port: an IPv6 address, or an IPv4 address mapped into one.
+class gid {
+ public:
+  constexpr gid() noexcept = default;
+  constexpr explicit gid(const std::array<std::uint8_t, 16>& raw) noexcept : raw_(raw) {}
+  explicit gid(const ibv_gid& from) noexcept;
+  /// "fe80::1", "192.168.1.7" or "::ffff:192.168.1.7"; invalid_argument for anything else.
+  [[nodiscard]] static Result<gid> from_string(std::string_view text);
+
+  [[nodiscard]] constexpr const std::array<std::uint8_t, 16>& raw() const noexcept { return raw_; }
+  [[nodiscard]] ibv_gid native() const noexcept;
+  [[nodiscard]] bool is_zero() const noexcept { return *this == gid(); }
+  [[nodiscard]] bool is_ipv4() const noexcept;        ///< mapped into IPv6
+  [[nodiscard]] bool is_link_local() const noexcept;  ///< fe80::/10
+  [[nodiscard]] bool is_multicast() const noexcept;   ///< ff00::/8, or of IPv4 224.0.0.0/4
+  [[nodiscard]] bool is_loopback() const noexcept;    ///< ::1, or of IPv4 127.0.0.0/8
+  /// As an address is written: IPv4 with dots, IPv6 by RFC 5952.
+  [[nodiscard]] std::string to_string() const;
+  /// Whether the first `bits` are those of `prefix`.
+  [[nodiscard]] bool is_in(const gid& prefix, unsigned bits) const noexcept;
+  friend constexpr auto operator<=>(const gid&, const gid&) noexcept = default;
+
+ private:
+  std::array<std::uint8_t, 16> raw_{};
+};
+
+/// What a row of a GID table is spoken with.
+enum class gid_kind : std::uint32_t {
+  infiniband = IBV_GID_TYPE_IB,
+  roce_v1 = IBV_GID_TYPE_ROCE_V1,
+  roce_v2 = IBV_GID_TYPE_ROCE_V2,
+};
+[[nodiscard]] std::string_view name_of(gid_kind kind) noexcept;
+
+struct gid_entry {
+  gid id{};
+  port of{1};
+  gid_index index{};
+  gid_kind kind = gid_kind::infiniband;
+  std::uint32_t interface_index = 0;  ///< if_nametoindex(3); 0 where there is none
+};
+
+}  // namespace verbena::verbs

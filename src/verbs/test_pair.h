@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// For tests of this room only: two ends on two devices of this process.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <string_view>
+
+#include "verbena/context.h"
+#include "verbena/protection_domain.h"
+
+namespace verbena::verbs::testing {
+
+/// What must hold for the test to make sense.
+template <typename T>
+T must(Result<T> result) {
+  if (!result) {
+    ADD_FAILURE() << result.error().message();
+    std::abort();
+  }
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
+inline constexpr access kEverything = access::remote_all | access::mw_bind;
+
+/// A device with a queue and memory.
+struct End {
+  explicit End(std::string_view device, std::size_t size = 4096)
+      : ctx(must(context::open(device))),
+        pd(must(ctx.alloc_pd())),
+        cq(must(ctx.create_cq({.depth = 1024}))),
+        memory(must(pd.alloc_mr(size, kEverything))) {}
+
+  /// The next completion, within some seconds.
+  work_completion next() const {
+    using namespace std::chrono_literals;
+    const auto until = std::chrono::steady_clock::now() + 20s;
+    wc_batch<1> room;
+    while (std::chrono::steady_clock::now() < until) {
+      const auto got = must(cq.poll(room));
+      if (!got.empty()) return got.front();
+    }
+    ADD_FAILURE() << "no completion came";
+    return {};
+  }
+
+  context ctx;
+  protection_domain pd;
+  completion_queue cq;
+  memory_region memory;
+};
+
+/// Two queue pairs of one service, connected.
+template <service S>
+struct Pair {
+  explicit Pair(const qp_caps& caps = {}, const connect_options& options = {})
+      : left_qp(must(left.pd.create_qp<S>({.send_cq = left.cq, .recv_cq = left.cq, .caps = caps}))),
+        right_qp(
+            must(right.pd.create_qp<S>({.send_cq = right.cq, .recv_cq = right.cq, .caps = caps}))) {
+    const auto row = must(left.ctx.routable_gid());
+    const qp_endpoint here = must(left_qp.endpoint(row.of, row.index));
+    const qp_endpoint there = must(right_qp.endpoint(row.of, row.index));
+    must(left_qp.connect(here, there, options));
+    must(right_qp.connect(there, here, options));
+  }
+
+  End left{"vrb0"};
+  End right{"vrb1"};
+  queue_pair<S> left_qp;
+  queue_pair<S> right_qp;
+};
+
+inline void fill(std::span<std::byte> bytes, char with) {
+  std::ranges::fill(bytes, static_cast<std::byte>(with));
+}
+
+}  // namespace verbena::verbs::testing
