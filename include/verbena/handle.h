@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "verbena/error.h"
+#include "verbena/observer.h"
 
 /// What all handles have in common. A handle is moved, never copied; behind it is a counted core
 /// that its children hold too. So handles may be destroyed in any order: what stands behind one is
@@ -26,6 +27,7 @@ void on_lost(lost_hook hook);
 
 namespace detail {
 
+/// `error` as a destroyer has returned it.
 void report_lost(const char* verb, int error) noexcept;
 /// For a descriptor of the provider's.
 [[nodiscard]] Result<> set_blocking(int fd, bool blocking);
@@ -37,27 +39,43 @@ using keep = std::shared_ptr<const void>;
 template <typename T>
 class core {
  public:
-  using destroyer = int (*)(T*);  ///< returns an errno
+  using destroyer = int (*)(T*);  ///< returns an errno, or -1 and sets it
 
   core(T* raw, destroyer destroy, const char* verb, std::vector<keep> parents)
-      : parents_(std::move(parents)), raw_(raw), destroy_(destroy), verb_(verb) {}
+      : parents_(std::move(parents)), raw_(raw), destroy_(destroy), verb_(verb) {
+    if (observed()) [[unlikely]]
+      tell(&observer::created, seen_as(raw_));
+  }
   core(const core&) = delete;
   core& operator=(const core&) = delete;
   ~core() {
     if (raw_ == nullptr) return;
-    if (const int error = destroy_(raw_); error != 0) report_lost(verb_, error);
+    if (observed()) [[unlikely]]
+      destroy_observed();
+    else if (const int error = destroy_(raw_); error != 0)
+      report_lost(verb_, error);
   }
 
   [[nodiscard]] T* raw() const noexcept { return raw_; }
   /// Refused by the provider, it stays as it is.
   [[nodiscard]] Result<> close() {
+    const auto seen = observed() ? seen_as(raw_) : observed_object();
     VERBENA_TRY(from_errno(destroy_(raw_), verb_));
+    if (seen.native != nullptr) tell(&observer::closed, seen);
     raw_ = nullptr;
     parents_.clear();
     return {};
   }
 
  private:
+  [[gnu::cold]] void destroy_observed() {
+    const observed_object seen = seen_as(raw_);
+    if (const int error = destroy_(raw_); error != 0)
+      report_lost(verb_, error);
+    else
+      tell(&observer::destroyed, seen);
+  }
+
   std::vector<keep> parents_;
   T* raw_;
   destroyer destroy_;

@@ -120,10 +120,10 @@ Result<completion_queue_ex> context::create_cq_ex(const cq_ex_attributes& attrib
 }
 
 std::unexpected<Error> completion_queue::poll_failed(int returned) {
-  return detail::from_count(returned, "ibv_poll_cq").error() == std::errc::bad_file_descriptor
-             ? fail(std::errc::bad_file_descriptor, "poll",
-                    "the handle is empty: it was moved from or closed")
-             : std::unexpected(detail::from_count(returned, "ibv_poll_cq").error());
+  if (returned == -EBADF)
+    return fail(std::errc::bad_file_descriptor, "poll",
+                "the handle is empty: it was moved from or closed");
+  return std::unexpected(detail::from_count(returned, "ibv_poll_cq").error());
 }
 
 Result<> completion_queue::resize(std::size_t depth) const {

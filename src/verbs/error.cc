@@ -6,6 +6,8 @@
 #include <array>
 #include <cstring>
 
+#include "verbena/observer.h"
+
 namespace verbena::verbs {
 namespace {
 
@@ -154,7 +156,9 @@ std::unexpected<Error> fail_with(int error, const char* verb) {
   // A provider that has no room in a queue says ENOMEM; so does one that has no memory to create.
   const bool full = error == ENOMEM && std::strncmp(verb, "ibv_post_", 9) == 0;
   if (full) return std::unexpected(Error({EAGAIN, verbs_category()}, verb, "the queue is full"));
-  return std::unexpected(Error({error, verbs_category()}, verb));
+  Error made({error, verbs_category()}, verb);
+  if (observed() && !made.would_block()) tell(&observer::failed, verb, made.code());
+  return std::unexpected(std::move(made));
 }
 
 Result<> from_rereg(int returned) {
@@ -175,8 +179,9 @@ Result<> from_rereg(int returned) {
       default: return "the provider says no more";
     }
   }();
-  return std::unexpected(
-      Error({error != 0 ? error : EINVAL, verbs_category()}, "ibv_rereg_mr", how_far));
+  Error made({error != 0 ? error : EINVAL, verbs_category()}, "ibv_rereg_mr", how_far);
+  if (observed()) tell(&observer::failed, made.verb(), made.code());
+  return std::unexpected(std::move(made));
 }
 
 }  // namespace detail

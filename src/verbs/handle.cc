@@ -67,8 +67,10 @@ void on_lost(lost_hook call) {
 namespace detail {
 
 void report_lost(const char* verb, int error) noexcept {
+  const std::error_code code(error == -1 ? errno : error, verbs_category());
+  if (observed()) tell(&observer::lost, verb, code);
   const std::scoped_lock lock(hook().mutex);
-  if (hook().call) hook().call(verb, {error, verbs_category()});
+  if (hook().call) hook().call(verb, code);
 }
 
 template <>

@@ -78,7 +78,9 @@ Result<> queue_pair_base::modify(const qp_attributes& attributes) {
   const unsigned mask = attributes.mask();
   VERBENA_TRY(check_transition(raw()->qp_type, from, attributes.state.value_or(from), mask));
   ibv_qp_attr wanted = attributes.native();
-  return from_errno(ibv_modify_qp(raw(), &wanted, static_cast<int>(mask)), "ibv_modify_qp");
+  VERBENA_TRY(from_errno(ibv_modify_qp(raw(), &wanted, static_cast<int>(mask)), "ibv_modify_qp"));
+  if (observed() && attributes.state) tell_state(seen_as(raw()), from, *attributes.state);
+  return {};
 }
 
 Result<> queue_pair_base::to_error() { return modify({.state = qp_state::err}); }
