@@ -46,7 +46,7 @@ struct observed_object {
   const void* native = nullptr;
   /// QPN of a queue pair, lkey of a region, descriptor of a channel, else the provider's handle.
   std::uint32_t number = 0;
-  std::string name;  ///< the device's, where it has one
+  std::string name{};  ///< the device's, where it has one
 };
 
 /// What is told of. Each call does nothing unless it is overridden.
@@ -94,7 +94,7 @@ extern std::atomic<bool> is_observed;
 /// What an observer is told of a C object. Specialized for each kind.
 template <typename T>
 [[nodiscard]] observed_object seen_as(const T* raw) {
-  return {.kind = object_kind::other, .native = raw, .number = 0, .name = {}};
+  return {.kind = object_kind::other, .native = raw};
 }
 template <>
 [[nodiscard]] observed_object seen_as(const ibv_context* raw);
