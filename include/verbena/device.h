@@ -3,7 +3,10 @@
 
 #include <infiniband/verbs.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,16 +26,33 @@ struct device_info {
 [[nodiscard]] Result<std::vector<device_info>> devices();
 
 /// What a device can do. The C struct's fields, under its names. Source: ibv_query_device(3).
-struct device_attributes : ibv_device_attr {};
+struct device_attributes : ibv_device_attr {
+  /// A version (1), then the fields as the C struct has them, each big-endian.
+  static constexpr std::size_t wire_size = 229;
+  using wire_form = std::array<std::byte, wire_size>;
+
+  [[nodiscard]] wire_form to_bytes() const noexcept;
+  /// `not_supported` where another version wrote it; `invalid_argument` where it is not
+  /// `wire_size` bytes, has a negative count or a value that its enumeration has not.
+  [[nodiscard]] static Result<device_attributes> from_bytes(std::span<const std::byte> from);
+};
 
 /// What a port is like. Source: ibv_query_port(3).
 struct port_attributes : ibv_port_attr {
+  /// A version (1), then the fields as the C struct has them, each big-endian.
+  static constexpr std::size_t wire_size = 51;
+  using wire_form = std::array<std::byte, wire_size>;
+
   [[nodiscard]] port_state status() const noexcept { return static_cast<port_state>(state); }
   [[nodiscard]] mtu greatest_mtu() const noexcept { return static_cast<mtu>(max_mtu); }
   [[nodiscard]] mtu current_mtu() const noexcept { return static_cast<mtu>(active_mtu); }
   [[nodiscard]] verbs::link_layer layer() const noexcept {
     return static_cast<verbs::link_layer>(ibv_port_attr::link_layer);
   }
+
+  [[nodiscard]] wire_form to_bytes() const noexcept;
+  /// As `device_attributes::from_bytes`.
+  [[nodiscard]] static Result<port_attributes> from_bytes(std::span<const std::byte> from);
 };
 
 }  // namespace verbena::verbs

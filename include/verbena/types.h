@@ -8,6 +8,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -262,11 +263,21 @@ enum class gid_kind : std::uint32_t {
 [[nodiscard]] std::string_view name_of(gid_kind kind) noexcept;
 
 struct gid_entry {
+  /// A version (1), then GID, port, index, kind and interface, each big-endian.
+  static constexpr std::size_t wire_size = 1 + 16 + 1 + 1 + 4 + 4;
+  using wire_form = std::array<std::byte, wire_size>;
+
   gid id{};
   port of{1};
   gid_index index{};
   gid_kind kind = gid_kind::infiniband;
   std::uint32_t interface_index = 0;  ///< if_nametoindex(3); 0 where there is none
+
+  [[nodiscard]] wire_form to_bytes() const noexcept;
+  /// `not_supported` where another version wrote it; `invalid_argument` where it is not
+  /// `wire_size` bytes, or of a kind or a port (0) that there is not.
+  [[nodiscard]] static Result<gid_entry> from_bytes(std::span<const std::byte> from);
+  friend bool operator==(const gid_entry&, const gid_entry&) noexcept = default;
 };
 
 }  // namespace verbena::verbs

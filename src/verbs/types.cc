@@ -76,6 +76,8 @@ ibv_gid gid::native() const noexcept {
 Result<gid> gid::from_string(std::string_view text) {
   const std::string whole(text);
   std::array<std::uint8_t, 16> raw{};
+  if (whole.contains('\0'))
+    return fail(std::errc::invalid_argument, "gid::from_string", "a zero byte is in the address");
   if (inet_pton(AF_INET6, whole.c_str(), raw.data()) == 1) return gid(raw);
   std::ranges::copy(kMapped, raw.begin());
   if (inet_pton(AF_INET, whole.c_str(), raw.data() + kMappedAt) == 1) return gid(raw);
