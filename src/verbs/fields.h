@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fmt/format.h>
 #include <infiniband/verbs.h>
 
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -115,6 +117,12 @@ inline constexpr auto kPortFields = std::tuple{
     number_field("flags", &ibv_port_attr::flags),
     number_field("port_cap_flags2", &ibv_port_attr::port_cap_flags2),
 };
+
+/// "0002:c903:00a0:1234", of a GUID in the host's byte order.
+[[nodiscard]] inline std::string guid_text(std::uint64_t guid) {
+  return fmt::format("{:04x}:{:04x}:{:04x}:{:04x}", guid >> 48, guid >> 32 & 0xffff,
+                     guid >> 16 & 0xffff, guid & 0xffff);
+}
 
 /// Calls it for each field of a table, in order.
 template <typename Fields, typename Call>

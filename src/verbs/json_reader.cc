@@ -5,11 +5,6 @@
 
 namespace verbena::verbs {
 
-std::string guid_text(std::uint64_t guid) {
-  return fmt::format("{:04x}:{:04x}:{:04x}:{:04x}", guid >> 48, guid >> 32 & 0xffff,
-                     guid >> 16 & 0xffff, guid & 0xffff);
-}
-
 void JsonReader::refuse(std::string_view key, std::string_view why) {
   if (wrong_.empty()) wrong_ = fmt::format("{}: {}", key, why);
 }

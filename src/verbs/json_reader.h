@@ -16,9 +16,6 @@
 
 namespace verbena::verbs {
 
-/// "0002:c903:00a0:1234" and back; in the host's byte order.
-[[nodiscard]] std::string guid_text(std::uint64_t guid);
-
 /// Takes the keys of an object one by one. The first thing that is wrong is kept, and all after it
 /// is zero, so that a caller looks once, at the end.
 class JsonReader {
