@@ -16,6 +16,10 @@
 
 namespace verbena::verbs {
 
+enum class window_type : unsigned;
+template <window_type T>
+class memory_window;
+
 /// What keeps one user's objects from another's: queue pairs reach the memory of their own domain
 /// only.
 ///
@@ -41,6 +45,10 @@ class protection_domain : public detail::handle<ibv_pd> {
                                                  std::uint64_t iova, access rights) const;
   /// What is written to it is lost, what is read from it is zero.
   [[nodiscard]] Result<memory_region> alloc_null_mr() const;
+
+  /// In verbena/memory_window.h.
+  template <window_type T>
+  [[nodiscard]] Result<memory_window<T>> alloc_mw() const;
 
   /// `qp_attributes` of another service do not compile.
   template <service S>

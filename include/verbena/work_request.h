@@ -120,6 +120,16 @@ class send_request {
     return made;
   }
 
+  /// A window's binding, which `memory_window<window_type::two>::binding` has checked.
+  [[nodiscard]] static send_request bind(ibv_mw* window, std::uint32_t rkey,
+                                         const ibv_mw_bind_info& to, posting how = {}) noexcept
+    requires can_write<S>
+  {
+    send_request made{IBV_WR_BIND_MW, {}, how};
+    made.wr_.bind_mw = {.mw = window, .rkey = rkey, .bind_info = to};
+    return made;
+  }
+
   /// Which shared receive queue of the peer's takes it (IBA 14.4).
   send_request& to_srq(std::uint32_t number) noexcept
     requires std::same_as<S, xrc_send>
