@@ -107,10 +107,8 @@ class memory_window : public detail::window_base {
   [[nodiscard]] Result<send_request<S>> binding(const window_range& range, posting how = {})
     requires(T == window_type::two && can_write<S>)
   {
-    const ibv_mw_bind_info info = VERBENA_TRY(checked(range, "memory_window::binding"));
-    const std::uint32_t key = next_key();
-    note_bound(range, info.addr, key);
-    return send_request<S>::bind(raw(), key, info, how);
+    const ibv_mw_bind_info info = VERBENA_TRY(next_binding(range));
+    return send_request<S>::bind(raw(), rkey(), info, how);
   }
   /// A request that makes the key void. The peer's SEND with invalidate does the same: then it is
   /// `invalidated()` that is to be called.
@@ -137,8 +135,11 @@ class memory_window : public detail::window_base {
   friend class wr_session;
   explicit memory_window(detail::window_base made) noexcept
       : detail::window_base(std::move(made)) {}
-  [[nodiscard]] std::uint32_t next_key() const noexcept {
-    return ibv_inc_rkey(rkey() == 0 ? raw()->rkey : rkey());
+  /// With the key that `rkey()` is then.
+  [[nodiscard]] Result<ibv_mw_bind_info> next_binding(const window_range& range) {
+    const ibv_mw_bind_info info = VERBENA_TRY(checked(range, "memory_window::binding"));
+    note_bound(range, info.addr, ibv_inc_rkey(rkey() == 0 ? raw()->rkey : rkey()));
+    return info;
   }
 };
 

@@ -19,6 +19,10 @@ namespace verbena::verbs {
 enum class window_type : unsigned;
 template <window_type T>
 class memory_window;
+template <service S>
+class queue_pair_ex;
+template <service S>
+struct qp_ex_options;
 
 /// What keeps one user's objects from another's: queue pairs reach the memory of their own domain
 /// only.
@@ -53,6 +57,10 @@ class protection_domain : public detail::handle<ibv_pd> {
   /// `qp_attributes` of another service do not compile.
   template <service S>
   [[nodiscard]] Result<queue_pair<S>> create_qp(const qp_init_attributes<S>& attributes) const;
+  /// For posting in sessions. In verbena/queue_pair_ex.h.
+  template <service S>
+  [[nodiscard]] Result<queue_pair_ex<S>> create_qp_ex(const qp_init_attributes<S>& attributes,
+                                                      const qp_ex_options<S>& options = {}) const;
   [[nodiscard]] Result<shared_receive_queue> create_srq(const srq_attributes& attributes) const;
   [[nodiscard]] Result<address_handle> create_ah(const path& to) const;
 

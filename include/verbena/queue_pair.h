@@ -40,6 +40,11 @@ struct plain_qp_attributes {
   qp_caps caps;
   bool signal_all;
 };
+/// What only ibv_create_qp_ex(3) takes.
+struct qp_extras {
+  std::uint64_t send_ops = 0;
+  std::uint32_t create_flags = 0;
+};
 }  // namespace detail
 
 template <service S>
@@ -54,6 +59,23 @@ struct qp_init_attributes {
     return {S::type, &send_cq, &recv_cq, srq, caps, signal_all};
   }
 };
+
+/// It has no receives of its own.
+template <>
+struct qp_init_attributes<xrc_send> {
+  const completion_queue& send_cq;
+  qp_caps caps = {};
+  bool signal_all = false;
+
+  [[nodiscard]] detail::plain_qp_attributes plain() const noexcept {
+    qp_caps sends = caps;
+    sends.max_recv_wr = sends.max_recv_sge = 0;
+    return {xrc_send::type, &send_cq, &send_cq, nullptr, sends, signal_all};
+  }
+};
+/// Its receives are shared, and its requests the peer's: `xrc_domain::create_qp` makes it.
+template <>
+struct qp_init_attributes<xrc_recv>;
 
 /// What a connection needs beside its two ends. IBA 9.7.
 struct connect_options {
@@ -94,8 +116,9 @@ class queue_pair_base : public handle<ibv_qp> {
   [[nodiscard]] Result<> to_reset();
 
  protected:
-  friend Result<queue_pair_base> create_qp(ibv_pd* pd, const plain_qp_attributes& from,
-                                           keep parent);
+  friend Result<queue_pair_base> create_qp(ibv_pd* pd, const plain_qp_attributes& from, keep parent,
+                                           const qp_extras& extras);
+  friend struct qp_maker;
   queue_pair_base(ibv_qp* raw, const qp_caps& caps, std::vector<keep> parents);
 
   [[nodiscard]] send_flags with_inline(send_flags flags, std::size_t size) const noexcept {
@@ -122,7 +145,14 @@ class queue_pair_base : public handle<ibv_qp> {
 };
 
 [[nodiscard]] Result<queue_pair_base> create_qp(ibv_pd* pd, const plain_qp_attributes& from,
-                                                keep parent);
+                                                keep parent, const qp_extras& extras = {});
+/// For the other classes of this library: of what another call has made.
+struct qp_maker {
+  [[nodiscard]] static queue_pair_base make(ibv_qp* raw, const qp_caps& caps,
+                                            std::vector<keep> parents) {
+    return {raw, caps, std::move(parents)};
+  }
+};
 
 }  // namespace detail
 

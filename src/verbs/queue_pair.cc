@@ -20,37 +20,60 @@ Result<> hold(std::vector<keep>& parents, const Handle& parent) {
   return {};
 }
 
-}  // namespace
-
-queue_pair_base::queue_pair_base(ibv_qp* raw, const qp_caps& caps, std::vector<keep> parents)
-    : handle(raw, &ibv_destroy_qp, "ibv_destroy_qp", std::move(parents)), caps_(caps) {}
-
-Result<queue_pair_base> create_qp(ibv_pd* pd, const plain_qp_attributes& from, keep parent) {
-  std::vector<keep> parents{std::move(parent)};
-  VERBENA_TRY(hold(parents, *from.send_cq));
-  VERBENA_TRY(hold(parents, *from.recv_cq));
-  ibv_qp_init_attr to{};
-  if (from.srq != nullptr) {
-    VERBENA_TRY(hold(parents, *from.srq));
-    to.srq = from.srq->native();
-  }
+/// The fields that both structs have.
+template <typename Attributes>
+Attributes to_c(const plain_qp_attributes& from) {
+  Attributes to{};
   to.qp_type = from.type;
   to.send_cq = from.send_cq->native();
   to.recv_cq = from.recv_cq->native();
+  to.srq = from.srq == nullptr ? nullptr : from.srq->native();
   to.sq_sig_all = from.signal_all ? 1 : 0;
   to.cap = {.max_send_wr = from.caps.max_send_wr,
             .max_recv_wr = from.srq != nullptr ? 0 : from.caps.max_recv_wr,
             .max_send_sge = from.caps.max_send_sge,
             .max_recv_sge = from.srq != nullptr ? 0 : from.caps.max_recv_sge,
             .max_inline_data = from.caps.max_inline_data};
-  ibv_qp* const qp = VERBENA_TRY(from_pointer(ibv_create_qp(pd, &to), "ibv_create_qp"));
-  return queue_pair_base(qp,
-                         {.max_send_wr = to.cap.max_send_wr,
-                          .max_recv_wr = to.cap.max_recv_wr,
-                          .max_send_sge = to.cap.max_send_sge,
-                          .max_recv_sge = to.cap.max_recv_sge,
-                          .max_inline_data = to.cap.max_inline_data},
-                         std::move(parents));
+  return to;
+}
+
+qp_caps granted(const ibv_qp_cap& cap) {
+  return {.max_send_wr = cap.max_send_wr,
+          .max_recv_wr = cap.max_recv_wr,
+          .max_send_sge = cap.max_send_sge,
+          .max_recv_sge = cap.max_recv_sge,
+          .max_inline_data = cap.max_inline_data};
+}
+
+}  // namespace
+
+queue_pair_base::queue_pair_base(ibv_qp* raw, const qp_caps& caps, std::vector<keep> parents)
+    : handle(raw, &ibv_destroy_qp, "ibv_destroy_qp", std::move(parents)), caps_(caps) {}
+
+Result<queue_pair_base> create_qp(ibv_pd* pd, const plain_qp_attributes& from, keep parent,
+                                  const qp_extras& extras) {
+  std::vector<keep> parents{std::move(parent)};
+  VERBENA_TRY(hold(parents, *from.send_cq));
+  VERBENA_TRY(hold(parents, *from.recv_cq));
+  if (from.srq != nullptr) VERBENA_TRY(hold(parents, *from.srq));
+  ibv_qp* qp = nullptr;
+  qp_caps caps;
+  if (extras.send_ops == 0 && extras.create_flags == 0) {
+    auto to = to_c<ibv_qp_init_attr>(from);
+    qp = VERBENA_TRY(from_pointer(ibv_create_qp(pd, &to), "ibv_create_qp"));
+    caps = granted(to.cap);
+  } else {
+    auto to = to_c<ibv_qp_init_attr_ex>(from);
+    to.pd = pd;
+    to.send_ops_flags = extras.send_ops;
+    to.create_flags = extras.create_flags;
+    to.comp_mask = IBV_QP_INIT_ATTR_PD;
+    if (extras.send_ops != 0) to.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    if (extras.create_flags != 0) to.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
+    qp = VERBENA_TRY(from_pointer(ibv_create_qp_ex(pd->context, &to), "ibv_create_qp_ex"));
+    caps = granted(to.cap);
+  }
+  return queue_pair_base(qp, caps, std::move(parents));
 }
 
 Result<ibv_qp_attr> queue_pair_base::query() const {
