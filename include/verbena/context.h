@@ -17,6 +17,8 @@
 namespace verbena::verbs {
 
 class protection_domain;
+class xrc_domain;
+enum class xrcd_open : std::uint8_t;
 
 /// An opened device: what everything else is made of.
 ///
@@ -50,6 +52,11 @@ class context : public detail::handle<ibv_context> {
   [[nodiscard]] Result<completion_channel> create_channel() const;
   [[nodiscard]] Result<completion_queue> create_cq(const cq_attributes& attributes) const;
   [[nodiscard]] Result<completion_queue_ex> create_cq_ex(const cq_ex_attributes& attributes) const;
+
+  /// A domain of this process' own. In verbena/xrc.h.
+  [[nodiscard]] Result<xrc_domain> open_xrcd() const;
+  /// That of a file, which other processes open, too. The descriptor may be closed afterwards.
+  [[nodiscard]] Result<xrc_domain> open_xrcd(int fd, xrcd_open how) const;
 
   /// The descriptor that is readable when an asynchronous event waits. It stays the device's.
   [[nodiscard]] int async_fd() const noexcept;

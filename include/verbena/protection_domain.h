@@ -23,6 +23,8 @@ template <service S>
 class queue_pair_ex;
 template <service S>
 struct qp_ex_options;
+class xrc_receive_queue;
+struct xrc_srq_attributes;
 
 /// What keeps one user's objects from another's: queue pairs reach the memory of their own domain
 /// only.
@@ -62,6 +64,9 @@ class protection_domain : public detail::handle<ibv_pd> {
   [[nodiscard]] Result<queue_pair_ex<S>> create_qp_ex(const qp_init_attributes<S>& attributes,
                                                       const qp_ex_options<S>& options = {}) const;
   [[nodiscard]] Result<shared_receive_queue> create_srq(const srq_attributes& attributes) const;
+  /// In verbena/xrc.h.
+  [[nodiscard]] Result<xrc_receive_queue> create_xrc_srq(
+      const xrc_srq_attributes& attributes) const;
   [[nodiscard]] Result<address_handle> create_ah(const path& to) const;
 
  private:

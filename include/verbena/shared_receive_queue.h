@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "verbena/handle.h"
 #include "verbena/work_request.h"
@@ -49,9 +50,9 @@ class shared_receive_queue : public detail::handle<ibv_srq> {
   [[nodiscard]] Result<> arm_limit(std::uint32_t receives) const;
   [[nodiscard]] Result<ibv_srq_attr> query() const;
 
- private:
+ protected:
   friend class protection_domain;
-  shared_receive_queue(ibv_srq* raw, detail::keep parent);
+  shared_receive_queue(ibv_srq* raw, std::vector<detail::keep> parents);
 };
 
 }  // namespace verbena::verbs

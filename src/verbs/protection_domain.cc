@@ -34,8 +34,8 @@ Result<address_handle> protection_domain::create_ah(const path& to) const {
       held());
 }
 
-shared_receive_queue::shared_receive_queue(ibv_srq* raw, detail::keep parent)
-    : handle(raw, &ibv_destroy_srq, "ibv_destroy_srq", {std::move(parent)}) {}
+shared_receive_queue::shared_receive_queue(ibv_srq* raw, std::vector<detail::keep> parents)
+    : handle(raw, &ibv_destroy_srq, "ibv_destroy_srq", std::move(parents)) {}
 
 Result<shared_receive_queue> protection_domain::create_srq(const srq_attributes& attributes) const {
   VERBENA_TRY(check("create_srq"));
@@ -43,7 +43,7 @@ Result<shared_receive_queue> protection_domain::create_srq(const srq_attributes&
   from.attr.max_wr = attributes.max_wr;
   from.attr.max_sge = attributes.max_sge;
   return shared_receive_queue(
-      VERBENA_TRY(detail::from_pointer(ibv_create_srq(raw(), &from), "ibv_create_srq")), held());
+      VERBENA_TRY(detail::from_pointer(ibv_create_srq(raw(), &from), "ibv_create_srq")), {held()});
 }
 
 Result<> shared_receive_queue::arm_limit(std::uint32_t receives) const {

@@ -26,6 +26,19 @@ T must(Result<T> result) {
 
 inline constexpr access kEverything = access::remote_all | access::mw_bind;
 
+/// The next completion, within some seconds.
+inline work_completion next_of(const completion_queue& cq) {
+  using namespace std::chrono_literals;
+  const auto until = std::chrono::steady_clock::now() + 20s;
+  wc_batch<1> room;
+  while (std::chrono::steady_clock::now() < until) {
+    const auto got = must(cq.poll(room));
+    if (!got.empty()) return got.front();
+  }
+  ADD_FAILURE() << "no completion came";
+  return {};
+}
+
 /// A device with a queue and memory.
 struct End {
   explicit End(std::string_view device, std::size_t size = 4096)
@@ -34,18 +47,7 @@ struct End {
         cq(must(ctx.create_cq({.depth = 1024}))),
         memory(must(pd.alloc_mr(size, kEverything))) {}
 
-  /// The next completion, within some seconds.
-  work_completion next() const {
-    using namespace std::chrono_literals;
-    const auto until = std::chrono::steady_clock::now() + 20s;
-    wc_batch<1> room;
-    while (std::chrono::steady_clock::now() < until) {
-      const auto got = must(cq.poll(room));
-      if (!got.empty()) return got.front();
-    }
-    ADD_FAILURE() << "no completion came";
-    return {};
-  }
+  work_completion next() const { return next_of(cq); }
 
   context ctx;
   protection_domain pd;
