@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace verbena::verbs {
+
+/// How an end of a stream receives. Each end tells the other in its first message, and each
+/// direction follows its receiver: the two may differ.
+enum class stream_transport : std::uint8_t {
+  messages = 1,  ///< SENDs into the receives of this end: one for each message, whatever its size
+  ring = 2,      ///< RDMA WRITEs with immediate into a ring of this end's memory
+};
+
+/// Sizes and times of one end.
+struct stream_options {
+  static constexpr std::size_t min_buffer = 64;
+  static constexpr std::size_t max_buffer = std::size_t{1} << 30;
+  static constexpr std::size_t max_receives = std::size_t{1} << 14;
+
+  stream_transport transport = stream_transport::messages;
+  std::size_t buffer_size = std::size_t{128} * 1024;  ///< bytes of the largest message received
+  std::size_t receives = 32;  ///< messages that the peer may send before this end has read one
+  std::size_t sends = 32;     ///< messages of this end under way
+  std::size_t send_buffer = std::size_t{4} << 20;  ///< bytes written that are not sent yet, at most
+  /// A peer that says nothing for so long, while somebody waits, is asked for a sign of life: one
+  /// that died fails the stream. 0: never.
+  std::chrono::milliseconds keep_alive{1000};
+  /// How long the destructor waits for what was written to arrive. 0: it is lost.
+  std::chrono::milliseconds linger{1000};
+  /// How long a call that waits looks for completions before it sleeps.
+  std::chrono::microseconds spin{0};
+};
+
+/// What has gone through an end.
+struct stream_counters {
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  std::uint64_t messages_sent = 0;
+  std::uint64_t messages_received = 0;
+  std::uint64_t frames_sent = 0;  ///< of the stream itself: hello, credits, end
+  std::uint64_t frames_received = 0;
+  std::uint64_t stalls = 0;  ///< times that data waited for the peer to read
+};
+
+}  // namespace verbena::verbs

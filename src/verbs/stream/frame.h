@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <variant>
+
+#include "verbena/memory_region.h"
+#include "verbena/stream_options.h"
+
+/// What the ends of a stream say to each other beside its data: SENDs without immediate, where data
+/// have one. All numbers are big-endian.
+///
+///   hello   kind 1, transport, version (2), magic (4), receives (4), buffer size (4), ring (20)
+///   credit  kind 2, 7 zeros, messages released (8), bytes of the ring released (8)
+///   fin     kind 3, 7 zeros: no more data
+///   bye     kind 4, 7 zeros: the peer's fin has arrived
+///
+/// Numbers of credit are totals since the beginning. The immediate of data: 16 zero bits, then the
+/// low 16 of the messages released.
+namespace verbena::verbs::streams {
+
+inline constexpr std::size_t kMaxFrame = 64;  ///< what a receive has room for at least
+inline constexpr std::uint32_t kMagic = 0x56425354;
+inline constexpr std::uint16_t kVersion = 1;
+
+/// The first frame: what its sender receives into.
+struct Hello {
+  stream_transport transport = stream_transport::messages;
+  std::uint32_t receives = 0;
+  std::uint32_t buffer_size = 0;
+  remote_region ring;
+  friend bool operator==(const Hello&, const Hello&) noexcept = default;
+};
+struct Credit {
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+  friend bool operator==(const Credit&, const Credit&) noexcept = default;
+};
+struct Fin {
+  friend bool operator==(const Fin&, const Fin&) noexcept = default;
+};
+struct Bye {
+  friend bool operator==(const Bye&, const Bye&) noexcept = default;
+};
+using Frame = std::variant<Hello, Credit, Fin, Bye>;
+
+/// How many bytes of `to` it has filled.
+std::size_t write_frame(const Frame& frame, std::span<std::byte, kMaxFrame> to);
+/// `protocol_error` for whatever an end that follows the rules does not send.
+[[nodiscard]] Result<Frame> parse_frame(std::span<const std::byte> from);
+
+[[nodiscard]] std::unexpected<Error> protocol_error(std::string what);
+
+}  // namespace verbena::verbs::streams

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The bytes as a frame: what is taken is written again as it was. Then as what a peer does to one
+// end, which must hold its own rules whatever comes: no more is posted than the queues hold, and no
+// byte is read that did not arrive.
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <vector>
+
+#include "verbs/stream/core.h"
+
+using namespace verbena::verbs;
+using namespace verbena::verbs::streams;
+
+namespace {
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+void check_frame(std::span<const std::byte> bytes) {
+  const auto frame = parse_frame(bytes);
+  if (!frame) return;
+  std::array<std::byte, kMaxFrame> again{};
+  const std::size_t size = write_frame(*frame, again);
+  require(std::ranges::equal(std::span(again).first(size), bytes));
+}
+
+class Victim {
+ public:
+  explicit Victim(stream_transport transport)
+      : options_{.transport = transport,
+                 .buffer_size = 64,
+                 .receives = 3,
+                 .sends = 2,
+                 .send_buffer = 100},
+        send_(send_bytes(options_)),
+        slots_(slot_bytes(options_)),
+        ring_(ring_bytes(options_)),
+        core_(options_,
+              {.send = send_, .slots = slots_, .ring = ring_, .ring_for_peer = region()}) {}
+
+  /// One step of the peer's or of the user's, of the first bytes; what is left of them.
+  std::span<const std::byte> step(std::span<const std::byte> from) {
+    pump();
+    const auto what = static_cast<unsigned>(from.front());
+    from = from.subspan(1);
+    switch (what % 5) {
+      case 0: return frame(from, (what >> 3) * 4 % 68);
+      case 1: return data(from);
+      case 2:
+        if (under_way_ != 0) core_.handle_sent(), --under_way_;
+        return from;
+      case 3:
+        if (const auto room = core_.room()) core_.commit(std::min<std::size_t>(room->size(), 7));
+        return from;
+      default:
+        read();
+        if (what == 0xFF) core_.shutdown();
+        return from;
+    }
+  }
+
+ private:
+  remote_region region() const {
+    return ring_.empty() ? remote_region() : remote_region(0x1000, ring_.size(), 1);
+  }
+  void pump() {
+    while (const auto receive = core_.poll_receive()) posted_.push_back(*receive);
+    require(posted_.size() <= receive_depth(options_));
+    while (const auto transmit = core_.poll_transmit()) {
+      ++under_way_;
+      require(transmit->offset + transmit->length <= send_.size());
+    }
+    require(under_way_ <= send_depth(options_));
+  }
+  void read() {
+    const auto front = core_.front();
+    if (!front || front->empty()) return;
+    core_.consume(front->size() / 2 + 1);
+    const stream_counters counters = core_.counters();
+    read_ += front->size() / 2 + 1;
+    require(read_ <= counters.bytes_received);
+  }
+  std::span<const std::byte> frame(std::span<const std::byte> from, std::size_t size) {
+    size = std::min({size, from.size(), kMaxFrame});
+    if (posted_.empty()) return from;
+    const std::uint32_t receive = posted_.front();
+    posted_.pop_front();
+    std::ranges::copy(from.first(size), core_.slot(receive).begin());
+    core_.handle_received(receive, static_cast<std::uint32_t>(size), std::nullopt);
+    return from.subspan(size);
+  }
+  std::span<const std::byte> data(std::span<const std::byte> from) {
+    if (posted_.empty() || from.size() < 3) return from;
+    const std::uint32_t receive = posted_.front();
+    posted_.pop_front();
+    const auto length = static_cast<std::size_t>(from[0]);
+    const auto immediate =
+        static_cast<std::uint32_t>(from[1]) << 15 | static_cast<std::uint32_t>(from[2]);
+    core_.handle_received(receive, static_cast<std::uint32_t>(length), immediate);
+    return from.subspan(3);
+  }
+
+  stream_options options_;
+  std::vector<std::byte> send_;
+  std::vector<std::byte> slots_;
+  std::vector<std::byte> ring_;
+  Core core_;
+  std::deque<std::uint32_t> posted_;
+  std::size_t under_way_ = 0;
+  std::uint64_t read_ = 0;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto bytes = std::as_bytes(std::span(data, size));
+  check_frame(bytes);
+  for (const auto transport : {stream_transport::messages, stream_transport::ring}) {
+    Victim victim(transport);
+    auto rest = bytes;
+    while (!rest.empty()) rest = victim.step(rest);
+  }
+  return 0;
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbs/stream/receive_side.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace verbena::verbs::streams {
+
+ReceiveSide::ReceiveSide(const stream_options& options, std::span<std::byte> slots,
+                         std::span<std::byte> ring)
+    : transport_(options.transport),
+      receives_(options.receives),
+      slot_size_(slots.size() / (options.receives + frame_receives(options.transport))),
+      slots_(slots),
+      ring_(ring),
+      to_post_(options.receives + frame_receives(options.transport)),
+      unread_(options.receives) {
+  for (std::uint32_t i = 0; !to_post_.full(); ++i) to_post_.push(i);
+}
+
+std::optional<std::uint32_t> ReceiveSide::poll_receive() {
+  if (to_post_.empty()) return std::nullopt;
+  const std::uint32_t receive = to_post_.front();
+  to_post_.pop();
+  return receive;
+}
+
+void ReceiveSide::release(std::uint32_t receive) {
+  to_post_.push(receive);
+  ++released_;
+}
+
+Result<> ReceiveSide::into_ring(std::uint32_t length) {
+  const std::uint64_t free = ring_.size() - (arrived_ - announced_.bytes);
+  if (length > free || length > ring_.size() - arrived_ % ring_.size())
+    return protocol_error(fmt::format("{} bytes to byte {} of the ring, where {} are free", length,
+                                      arrived_ % ring_.size(), free));
+  return {};
+}
+
+Result<> ReceiveSide::handle_data(std::uint32_t receive, std::uint32_t length) {
+  if (messages_ - announced_.messages >= receives_)
+    return protocol_error(fmt::format("a message more than the {} that it may", receives_));
+  if (transport_ == stream_transport::messages && length > slot_size_)
+    return protocol_error(
+        fmt::format("a message of {} bytes to a receive of {}", length, slot_size_));
+  ++messages_;
+  if (transport_ == stream_transport::ring) {
+    VERBENA_TRY(into_ring(length));
+    arrived_ += length;
+    release(receive);
+    return {};
+  }
+  arrived_ += length;
+  if (length == 0)
+    release(receive);
+  else
+    unread_.push({.receive = receive, .length = length});
+  return {};
+}
+
+std::span<const std::byte> ReceiveSide::front() const {
+  if (transport_ == stream_transport::ring) {
+    const std::size_t at = consumed_ % ring_.size();
+    return ring_.subspan(at, std::min<std::size_t>(arrived_ - consumed_, ring_.size() - at));
+  }
+  if (unread_.empty()) return {};
+  const Arrived& first = unread_.front();
+  return slot(first.receive).first(first.length).subspan(read_of_front_);
+}
+
+void ReceiveSide::consume(std::size_t bytes) {
+  consumed_ += bytes;
+  if (transport_ == stream_transport::ring || bytes == 0) return;
+  read_of_front_ += bytes;
+  if (read_of_front_ < unread_.front().length) return;
+  release(unread_.front().receive);
+  unread_.pop();
+  read_of_front_ = 0;
+}
+
+bool ReceiveSide::credit_due() const {
+  if (released_ - announced_.messages >= (receives_ + 1) / 2) return true;
+  return transport_ == stream_transport::ring &&
+         consumed_ - announced_.bytes >= (ring_.size() + 1) / 2;
+}
+
+Credit ReceiveSide::announce() {
+  announced_ = {.messages = released_,
+                .bytes = transport_ == stream_transport::ring ? consumed_ : 0};
+  return announced_;
+}
+
+std::uint16_t ReceiveSide::announce_messages() {
+  announced_.messages = released_;
+  return static_cast<std::uint16_t>(released_);
+}
+
+}  // namespace verbena::verbs::streams

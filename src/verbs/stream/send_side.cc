@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbs/stream/send_side.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace verbena::verbs::streams {
+
+std::span<std::byte> SendSide::room() const {
+  const std::size_t at = written_ % ring_.size();
+  const std::size_t free = ring_.size() - (written_ - freed_);
+  return ring_.subspan(at, std::min(free, ring_.size() - at));
+}
+
+Result<> SendSide::handle_credit(const Credit& credit) {
+  // A frame may be overtaken in what it says by the immediate of data before it, never the other
+  // way round: totals only grow, in the order of sending.
+  if (credit.messages < released_.messages || credit.messages > messages_)
+    return protocol_error(fmt::format("a credit of {} messages, {} were sent and {} known released",
+                                      credit.messages, messages_, released_.messages));
+  const bool ring = peer_.transport == stream_transport::ring;
+  if (credit.bytes < released_.bytes || credit.bytes > (ring ? cut_ : 0))
+    return protocol_error(fmt::format("a credit of {} bytes, {} were sent and {} known released",
+                                      credit.bytes, cut_, released_.bytes));
+  released_ = credit;
+  return {};
+}
+
+Result<> SendSide::handle_released(std::uint16_t messages) {
+  const auto more = static_cast<std::uint16_t>(messages - released_.messages);
+  if (more > messages_ - released_.messages)
+    return protocol_error(fmt::format("a release of {} messages more, where {} are with it", more,
+                                      messages_ - released_.messages));
+  released_.messages += more;
+  return {};
+}
+
+void SendSide::handle_sent(std::uint32_t bytes) {
+  freed_ += bytes;
+  --under_way_;
+}
+
+/// How many bytes the peer takes in one message now.
+std::uint64_t SendSide::credit() const {
+  if (messages_ - released_.messages >= peer_.receives) return 0;
+  if (peer_.transport == stream_transport::messages) return peer_.buffer_size;
+  const std::uint64_t size = peer_.ring.size();
+  const std::uint64_t free = size - (cut_ - released_.bytes);
+  return std::min({free, size - cut_ % size, std::uint64_t{peer_.buffer_size}});
+}
+
+std::optional<Message> SendSide::poll_message() {
+  if (all_cut() || under_way_ == slots_) return std::nullopt;
+  const std::uint64_t most = credit();
+  if (most == 0) {
+    if (peer_.receives != 0 && !std::exchange(stalled_, true)) ++stalls_;
+    return std::nullopt;
+  }
+  stalled_ = false;
+  const std::size_t at = cut_ % ring_.size();
+  const std::uint64_t length = std::min({most, written_ - cut_, std::uint64_t{ring_.size() - at}});
+  Message message{.offset = at, .length = static_cast<std::uint32_t>(length), .to = {}};
+  if (peer_.transport == stream_transport::ring)
+    message.to =
+        remote_region(peer_.ring.address() + cut_ % peer_.ring.size(), length, peer_.ring.rkey());
+  cut_ += length;
+  ++messages_;
+  ++under_way_;
+  return message;
+}
+
+}  // namespace verbena::verbs::streams

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "verbs/stream/frame.h"
+
+namespace verbena::verbs::streams {
+
+/// A part of the send buffer that goes out as one message.
+struct Message {
+  std::size_t offset = 0;  ///< in the send buffer
+  std::uint32_t length = 0;
+  std::optional<remote_region> to;  ///< where the peer has a ring
+};
+
+/// What was written and how far it has come: a ring of bytes that are written, cut into messages,
+/// and free again when the message has completed here. Two counts limit what is cut: messages under
+/// way here (`slots`), and what the peer has room for. They go apart: the peer's credit may return
+/// before this end's completion does.
+class SendSide {
+ public:
+  SendSide(std::span<std::byte> ring, std::size_t slots) : ring_(ring), slots_(slots) {}
+
+  /// Where the next bytes go, as many as lie in one piece; then how many were put there.
+  [[nodiscard]] std::span<std::byte> room() const;
+  void commit(std::size_t bytes) { written_ += bytes; }
+
+  void handle_hello(const Hello& hello) { peer_ = hello; }
+  /// What the peer has released since the beginning; `protocol_error` where it has released what
+  /// was not sent, or takes something back.
+  [[nodiscard]] Result<> handle_credit(const Credit& credit);
+  /// The low 16 bits of the messages released.
+  [[nodiscard]] Result<> handle_released(std::uint16_t messages);
+  /// The oldest message under way, of so many bytes, has completed.
+  void handle_sent(std::uint32_t bytes);
+
+  /// The next message, which is then under way.
+  [[nodiscard]] std::optional<Message> poll_message();
+
+  [[nodiscard]] bool all_cut() const { return cut_ == written_; }
+  [[nodiscard]] bool all_sent() const { return freed_ == written_; }
+  [[nodiscard]] std::uint64_t messages() const { return messages_; }
+  [[nodiscard]] std::uint64_t bytes() const { return cut_; }
+  /// Times that there were data and a free slot, but no credit.
+  [[nodiscard]] std::uint64_t stalls() const { return stalls_; }
+
+ private:
+  [[nodiscard]] std::uint64_t credit() const;
+
+  std::span<std::byte> ring_;
+  std::size_t slots_;
+  std::size_t under_way_ = 0;
+  std::uint64_t written_ = 0;  // totals of bytes: freed_ <= cut_ <= written_
+  std::uint64_t cut_ = 0;
+  std::uint64_t freed_ = 0;
+  Hello peer_;  // no receives: it has not come
+  std::uint64_t messages_ = 0;
+  Credit released_;
+  std::uint64_t stalls_ = 0;
+  bool stalled_ = false;
+};
+
+}  // namespace verbena::verbs::streams

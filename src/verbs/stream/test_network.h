@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// For tests of this room only: two cores and what is between them, without a device.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <random>
+#include <vector>
+
+#include "verbs/stream/core.h"
+
+namespace verbena::verbs::streams::testing {
+
+/// What lies at a ring's first byte, as its owner calls it.
+inline constexpr std::uint64_t kRingAddress = 0x10000;
+
+/// One end with its memory and the queues of its queue pair.
+struct FakeEnd {
+  explicit FakeEnd(const stream_options& options)
+      : send(send_bytes(options)),
+        slots(slot_bytes(options)),
+        ring(ring_bytes(options)),
+        core(options,
+             {.send = send,
+              .slots = slots,
+              .ring = ring,
+              .ring_for_peer = ring.empty() ? remote_region()
+                                            : remote_region(kRingAddress, ring.size(), 0xabcd)}),
+        most_sends(send_depth(options)) {
+    post_receives();
+  }
+
+  void post_receives() {
+    while (const auto receive = core.poll_receive()) receives.push_back(*receive);
+  }
+  /// Posts what there is to be posted.
+  void pump() {
+    post_receives();
+    while (const auto transmit = core.poll_transmit()) {
+      under_way.push_back(*transmit);
+      ASSERT_LE(++not_completed, most_sends) << "more requests than the send queue holds";
+    }
+  }
+  std::size_t write(std::span<const std::byte> from) {
+    const auto room = core.room();
+    if (!room) return 0;
+    const std::size_t n = std::min(room->size(), from.size());
+    std::ranges::copy(from.first(n), room->begin());
+    core.commit(n);
+    return n;
+  }
+  std::size_t read(std::span<std::byte> into) {
+    const auto front = core.front();
+    if (!front) return 0;
+    const std::size_t n = std::min(front->size(), into.size());
+    std::ranges::copy(front->first(n), into.begin());
+    core.consume(n);
+    return n;
+  }
+
+  std::vector<std::byte> send;
+  std::vector<std::byte> slots;
+  std::vector<std::byte> ring;
+  Core core;
+  std::size_t most_sends;
+  std::size_t not_completed = 0;  ///< under way, or arrived and not told to the sender
+  std::deque<Transmit> under_way;
+  std::deque<std::uint32_t> receives;  ///< posted
+  std::size_t acknowledged = 0;
+};
+
+/// The oldest request of `from` arrives at `to`; it completes at `from` later.
+inline void deliver(FakeEnd& from, FakeEnd& to) {
+  const Transmit sent = from.under_way.front();
+  from.under_way.pop_front();
+  ++from.acknowledged;
+  if (sent.kind == Transmit::Kind::kProbe) return;
+  ASSERT_FALSE(to.receives.empty()) << "no receive for what the peer may send";
+  const std::uint32_t receive = to.receives.front();
+  to.receives.pop_front();
+  const auto body = std::span(from.send).subspan(sent.offset, sent.length);
+  if (sent.kind == Transmit::Kind::kWrite) {
+    const std::uint64_t at = sent.to.address() - kRingAddress;
+    ASSERT_LE(at + sent.length, to.ring.size());
+    std::ranges::copy(body, to.ring.begin() + static_cast<std::ptrdiff_t>(at));
+  } else {
+    ASSERT_LE(body.size(), to.core.slot(receive).size());
+    std::ranges::copy(body, to.core.slot(receive).begin());
+  }
+  to.core.handle_received(
+      receive, sent.length,
+      sent.kind == Transmit::Kind::kFrame ? std::nullopt : std::optional(sent.immediate));
+  to.post_receives();
+}
+
+/// The completion of the oldest request that has arrived.
+inline void acknowledge(FakeEnd& at) {
+  --at.acknowledged;
+  --at.not_completed;
+  at.core.handle_sent();
+}
+
+/// All that is under way arrives, until nothing is.
+inline void settle(FakeEnd& left, FakeEnd& right) {
+  for (;;) {
+    left.pump();
+    right.pump();
+    if (!left.under_way.empty())
+      deliver(left, right);
+    else if (!right.under_way.empty())
+      deliver(right, left);
+    else if (left.acknowledged != 0)
+      acknowledge(left);
+    else if (right.acknowledged != 0)
+      acknowledge(right);
+    else
+      return;
+  }
+}
+
+}  // namespace verbena::verbs::streams::testing
