@@ -160,6 +160,13 @@ template <service S>
   return detail::to_string(value, S::name);
 }
 
+namespace detail {
+/// Our `to_string`: fmt has one too, which is nearer where its formatters are.
+template <typename T>
+[[nodiscard]] std::string text_of(const T& value) {
+  return to_string(value);
+}
+}  // namespace detail
 }  // namespace verbena::verbs
 
 template <typename T>
@@ -167,6 +174,7 @@ template <typename T>
 struct fmt::formatter<T> : fmt::formatter<std::string_view> {
   template <typename Context>
   auto format(const T& value, Context& to) const {
-    return fmt::formatter<std::string_view>::format(std::string_view(to_string(value)), to);
+    return fmt::formatter<std::string_view>::format(
+        std::string_view(verbena::verbs::detail::text_of(value)), to);
   }
 };
