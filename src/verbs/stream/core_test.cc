@@ -201,7 +201,7 @@ TEST(StreamCore, TheFirstFailureCountsAndDataBeforeItAreRead) {
   EXPECT_EQ(text_of(right), "before");
   EXPECT_EQ(right.core.front().error(), std::errc::timed_out);
   EXPECT_EQ(right.core.room().error(), std::errc::timed_out);
-  EXPECT_EQ(right.core.delivered().error(), std::errc::timed_out);
+  EXPECT_TRUE(right.core.delivered()) << "nothing was written";
   EXPECT_EQ(right.core.ended().error(), std::errc::timed_out);
   EXPECT_FALSE(right.core.poll_transmit());
 }
