@@ -17,8 +17,9 @@ constexpr unsigned kResponder = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER
 constexpr unsigned kRequester =
     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 constexpr unsigned kMayAtRtr = IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX;
+// A rate limit is Linux', for whatever sends.
 constexpr unsigned kMayAtRts = IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
-                               IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE;
+                               IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE | IBV_QP_RATE_LIMIT;
 constexpr unsigned kMayInSqd = kPkeyPort | IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
                                IBV_QP_PATH_MIG_STATE | kRequester | kResponder;
 
@@ -37,7 +38,8 @@ struct Transition {
 };
 
 constexpr unsigned kMayUc = kMayAtRts & ~IBV_QP_MIN_RNR_TIMER;
-constexpr unsigned kMayUd = IBV_QP_CUR_STATE | IBV_QP_QKEY;
+constexpr unsigned kMayUd = IBV_QP_CUR_STATE | IBV_QP_QKEY | IBV_QP_RATE_LIMIT;
+constexpr unsigned kMayRaw = IBV_QP_CUR_STATE | IBV_QP_RATE_LIMIT;
 constexpr std::array kTransitions{
     Transition{qp_state::reset,
                qp_state::init,
@@ -50,7 +52,7 @@ constexpr std::array kTransitions{
                {0, kPkeyPort | IBV_QP_ACCESS_FLAGS},
                {0, kPkeyPort | IBV_QP_ACCESS_FLAGS},
                {0, kPkeyPort | IBV_QP_QKEY},
-               {0, IBV_QP_PORT}},
+               {}},
     Transition{qp_state::init,
                qp_state::rtr,
                {kPathOf | kResponder, kMayAtRtr},
@@ -62,29 +64,21 @@ constexpr std::array kTransitions{
                {kRequester | IBV_QP_SQ_PSN, kMayAtRts},
                {IBV_QP_SQ_PSN, kMayUc},
                {IBV_QP_SQ_PSN, kMayUd},
-               {0, IBV_QP_CUR_STATE | IBV_QP_RATE_LIMIT}},
-    Transition{qp_state::rts,
-               qp_state::rts,
-               {0, kMayAtRts},
-               {0, kMayUc},
-               {0, kMayUd},
-               {0, IBV_QP_CUR_STATE | IBV_QP_RATE_LIMIT}},
+               {0, kMayRaw}},
+    Transition{
+        qp_state::rts, qp_state::rts, {0, kMayAtRts}, {0, kMayUc}, {0, kMayUd}, {0, kMayRaw}},
     Transition{qp_state::rts,
                qp_state::sqd,
                {0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
                {0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
                {0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
                {}},
-    Transition{qp_state::sqd,
-               qp_state::rts,
-               {0, kMayAtRts},
-               {0, kMayUc},
-               {0, kMayUd},
-               {0, IBV_QP_CUR_STATE}},
+    Transition{
+        qp_state::sqd, qp_state::rts, {0, kMayAtRts}, {0, kMayUc}, {0, kMayUd}, {0, kMayRaw}},
     Transition{qp_state::sqd,
                qp_state::sqd,
                {0, kMayInSqd},
-               {0, kMayInSqd & ~(kRequester | kResponder)},
+               {0, kMayInSqd & ~(kRequester | kResponder | IBV_QP_PORT)},
                {0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
                {}},
     Transition{qp_state::sqe,
@@ -92,7 +86,7 @@ constexpr std::array kTransitions{
                {},
                {0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS},
                {0, kMayUd},
-               {0, IBV_QP_CUR_STATE}},
+               {0, kMayRaw}},
 };
 
 /// XRC's two ends have one half each of what an RC queue pair has (IBA 14.2).
@@ -104,7 +98,8 @@ Kind of_type(const Transition& row, ibv_qp_type type) {
     case IBV_QPT_XRC_SEND:
       return {row.connected.must & ~kResponder, row.connected.may & ~kResponder};
     case IBV_QPT_XRC_RECV: {
-      const unsigned sends = kRequester & ~static_cast<unsigned>(IBV_QP_TIMEOUT);
+      const unsigned sends =
+          (kRequester & ~static_cast<unsigned>(IBV_QP_TIMEOUT)) | IBV_QP_RATE_LIMIT;
       return {row.connected.must & ~sends, row.connected.may & ~sends};
     }
     default: return row.connected;
@@ -205,7 +200,7 @@ std::string names_of_mask(unsigned mask) {
 }
 
 Result<> check_transition(ibv_qp_type type, qp_state from, qp_state to, unsigned mask) {
-  constexpr unsigned kAlways = IBV_QP_STATE | IBV_QP_CUR_STATE;
+  constexpr unsigned kAlways = IBV_QP_STATE;
   const auto refuse = [&](std::string what) {
     return fail(std::errc::invalid_argument, "queue_pair::modify",
                 fmt::format("from {} to {}: {}", name_of(from), name_of(to), what));
@@ -218,7 +213,10 @@ Result<> check_transition(ibv_qp_type type, qp_state from, qp_state to, unsigned
   }
   const auto row = std::ranges::find_if(
       kTransitions, [&](const Transition& one) { return one.from == from && one.to == to; });
-  if (row == kTransitions.end()) return refuse("there is no such transition");
+  // Only queue pairs that go on after an error in sending have SQE (IBA 10.3.1).
+  const bool has_sqe = type == IBV_QPT_UC || type == IBV_QPT_UD || type == IBV_QPT_RAW_PACKET;
+  if (row == kTransitions.end() || (from == qp_state::sqe && !has_sqe))
+    return refuse("there is no such transition");
   const Kind kind = of_type(*row, type);
   const unsigned missing = kind.must & ~mask;
   const unsigned superfluous = mask & ~(kind.must | kind.may | kAlways);
