@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,10 @@ struct device_info {
 
 /// All devices, in the provider's order; none is no error. Source: ibv_get_device_list(3).
 [[nodiscard]] Result<std::vector<device_info>> devices();
+
+/// The row of the port that a peer elsewhere can most likely reach: what `context::routable_gid`
+/// chooses by. Of equals the first; nothing where the port has no row.
+[[nodiscard]] std::optional<gid_entry> most_routable(std::span<const gid_entry> table, port of);
 
 /// What a device can do. The C struct's fields, under its names. Source: ibv_query_device(3).
 struct device_attributes : ibv_device_attr {

@@ -241,7 +241,7 @@ class gid {
   [[nodiscard]] ibv_gid native() const noexcept;
   [[nodiscard]] bool is_zero() const noexcept { return *this == gid(); }
   [[nodiscard]] bool is_ipv4() const noexcept;        ///< mapped into IPv6
-  [[nodiscard]] bool is_link_local() const noexcept;  ///< fe80::/10
+  [[nodiscard]] bool is_link_local() const noexcept;  ///< fe80::/10, or of IPv4 169.254.0.0/16
   [[nodiscard]] bool is_multicast() const noexcept;   ///< ff00::/8, or of IPv4 224.0.0.0/4
   [[nodiscard]] bool is_loopback() const noexcept;    ///< ::1, or of IPv4 127.0.0.0/8
   /// As an address is written: IPv4 with dots, IPv6 by RFC 5952.

@@ -68,6 +68,13 @@ Result<std::vector<device_info>> devices() {
   return found;
 }
 
+std::optional<gid_entry> most_routable(std::span<const gid_entry> table, port of) {
+  std::optional<gid_entry> best;
+  for (const gid_entry& row : table)
+    if (row.of == of && (!best || rank(row) < rank(*best))) best = row;
+  return best;
+}
+
 context::context(ibv_context* raw) : handle(raw, &ibv_close_device, "ibv_close_device", {}) {}
 
 Result<context> context::open_where(const std::function<Result<bool>(const context&)>& wanted,
@@ -155,10 +162,9 @@ Result<std::vector<gid_entry>> context::gid_table() const {
 }
 
 Result<gid_entry> context::routable_gid(port of) const {
-  auto table = VERBENA_TRY(gid_table());
-  std::erase_if(table, [&](const gid_entry& row) { return row.of != of; });
-  const auto best = std::ranges::min_element(table, {}, rank);
-  if (best == table.end())
+  const auto table = VERBENA_TRY(gid_table());
+  const auto best = most_routable(table, of);
+  if (!best)
     return fail(std::errc::address_not_available, "routable_gid",
                 fmt::format("port {} of {} has no GID", of.value(), name()));
   return *best;

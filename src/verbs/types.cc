@@ -88,7 +88,10 @@ Result<gid> gid::from_string(std::string_view text) {
 bool gid::is_ipv4() const noexcept {
   return std::equal(kMapped.begin(), kMapped.end(), raw_.begin());
 }
-bool gid::is_link_local() const noexcept { return raw_[0] == 0xfe && (raw_[1] & 0xc0) == 0x80; }
+bool gid::is_link_local() const noexcept {
+  if (is_ipv4()) return raw_[kMappedAt] == 169 && raw_[kMappedAt + 1] == 254;
+  return raw_[0] == 0xfe && (raw_[1] & 0xc0) == 0x80;
+}
 bool gid::is_multicast() const noexcept {
   return is_ipv4() ? (raw_[kMappedAt] & 0xf0) == 0xe0 : raw_[0] == 0xff;
 }
