@@ -17,6 +17,7 @@ namespace verbena::verbs {
 
 class completion_channel;
 class context;
+class protection_domain;
 
 struct cq_attributes {
   /// At least the sum of the depths of the queues that complete into it, or it overruns.
@@ -103,6 +104,7 @@ struct cq_ex_attributes {
   const completion_channel* channel = nullptr;
   int vector = 0;
   wc_fields fields = wc_fields::usual;
+  const protection_domain* parent_domain = nullptr;  ///< one of `make_parent_domain`
   bool single_threaded = false;  ///< the caller sees to it that one thread polls at a time
 };
 

@@ -17,6 +17,8 @@
 namespace verbena::verbs {
 
 class protection_domain;
+class device_memory;
+class thread_domain;
 class xrc_domain;
 enum class xrcd_open : std::uint8_t;
 
@@ -53,6 +55,10 @@ class context : public detail::handle<ibv_context> {
   [[nodiscard]] Result<completion_queue> create_cq(const cq_attributes& attributes) const;
   [[nodiscard]] Result<completion_queue_ex> create_cq_ex(const cq_ex_attributes& attributes) const;
 
+  /// Memory of the device's own, at a multiple of 2^`log_align` bytes. In verbena/device_memory.h.
+  [[nodiscard]] Result<device_memory> alloc_dm(std::size_t size, std::uint32_t log_align = 0) const;
+  /// In verbena/parent_domain.h.
+  [[nodiscard]] Result<thread_domain> alloc_td() const;
   /// A domain of this process' own. In verbena/xrc.h.
   [[nodiscard]] Result<xrc_domain> open_xrcd() const;
   /// That of a file, which other processes open, too. The descriptor may be closed afterwards.

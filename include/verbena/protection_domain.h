@@ -24,6 +24,9 @@ class queue_pair_ex;
 template <service S>
 struct qp_ex_options;
 class xrc_receive_queue;
+class device_memory;
+class thread_domain;
+struct queue_allocator;
 struct xrc_srq_attributes;
 
 /// What keeps one user's objects from another's: queue pairs reach the memory of their own domain
@@ -52,6 +55,15 @@ class protection_domain : public detail::handle<ibv_pd> {
   /// What is written to it is lost, what is read from it is zero.
   [[nodiscard]] Result<memory_region> alloc_null_mr() const;
 
+  /// A part of a device's own memory, zero-based: requests call its first byte 0.
+  [[nodiscard]] Result<memory_region> reg_dm_mr(const device_memory& memory, std::uint64_t offset,
+                                                std::size_t length, access rights) const;
+  /// Another name of this domain, of `of_thread` where that is not null: objects that are made of
+  /// it are used by one thread at a time, and its queues lie where `allocator` puts them. In
+  /// verbena/parent_domain.h.
+  [[nodiscard]] Result<protection_domain> make_parent_domain(const thread_domain* of_thread,
+                                                             queue_allocator allocator) const;
+  [[nodiscard]] Result<protection_domain> make_parent_domain(const thread_domain* of_thread) const;
   /// In verbena/memory_window.h.
   template <window_type T>
   [[nodiscard]] Result<memory_window<T>> alloc_mw() const;
@@ -71,7 +83,7 @@ class protection_domain : public detail::handle<ibv_pd> {
 
  private:
   friend class context;
-  protection_domain(ibv_pd* raw, detail::keep parent);
+  protection_domain(ibv_pd* raw, std::vector<detail::keep> parents);
   [[nodiscard]] Result<memory_region> register_memory(std::span<std::byte> memory, access rights,
                                                       detail::keep owned) const;
 };

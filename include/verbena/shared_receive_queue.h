@@ -48,6 +48,8 @@ class shared_receive_queue : public detail::handle<ibv_srq> {
   /// An async event (IBV_EVENT_SRQ_LIMIT_REACHED) comes once fewer than `receives` are left; 0:
   /// none.
   [[nodiscard]] Result<> arm_limit(std::uint32_t receives) const;
+  /// Room for at least so many. `invalid_argument` for fewer than there are.
+  [[nodiscard]] Result<> resize(std::uint32_t max_wr) const;
   [[nodiscard]] Result<ibv_srq_attr> query() const;
 
  protected:

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "verbena/context.h"
+#include "verbena/protection_domain.h"
 
 namespace verbena::verbs {
 namespace {
@@ -110,8 +111,14 @@ Result<completion_queue_ex> context::create_cq_ex(const cq_ex_attributes& attrib
     from.channel = detail::access_to::raw_of(*attributes.channel);
     parents.push_back(detail::access_to::keep_of(*attributes.channel));
   }
+  if (attributes.parent_domain != nullptr) {
+    VERBENA_TRY(detail::access_to::check(*attributes.parent_domain, "create_cq_ex"));
+    from.comp_mask |= IBV_CQ_INIT_ATTR_MASK_PD;
+    from.parent_domain = detail::access_to::raw_of(*attributes.parent_domain);
+    parents.push_back(detail::access_to::keep_of(*attributes.parent_domain));
+  }
   if (attributes.single_threaded) {
-    from.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+    from.comp_mask |= IBV_CQ_INIT_ATTR_MASK_FLAGS;
     from.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
   }
   ibv_cq_ex* const cq =

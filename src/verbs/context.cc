@@ -181,7 +181,7 @@ Result<std::uint16_t> context::query_pkey(port of, std::uint16_t index) const {
 Result<protection_domain> context::alloc_pd() const {
   VERBENA_TRY(check("alloc_pd"));
   return protection_domain(VERBENA_TRY(detail::from_pointer(ibv_alloc_pd(raw()), "ibv_alloc_pd")),
-                           held());
+                           {held()});
 }
 
 }  // namespace verbena::verbs

@@ -5,8 +5,8 @@
 
 namespace verbena::verbs {
 
-protection_domain::protection_domain(ibv_pd* raw, detail::keep parent)
-    : handle(raw, &ibv_dealloc_pd, "ibv_dealloc_pd", {std::move(parent)}) {}
+protection_domain::protection_domain(ibv_pd* raw, std::vector<detail::keep> parents)
+    : handle(raw, &ibv_dealloc_pd, "ibv_dealloc_pd", std::move(parents)) {}
 
 address_handle::address_handle(ibv_ah* raw, detail::keep parent)
     : handle(raw, &ibv_destroy_ah, "ibv_destroy_ah", {std::move(parent)}) {}
@@ -51,6 +51,13 @@ Result<> shared_receive_queue::arm_limit(std::uint32_t receives) const {
   ibv_srq_attr attributes{};
   attributes.srq_limit = receives;
   return detail::from_errno(ibv_modify_srq(raw(), &attributes, IBV_SRQ_LIMIT), "ibv_modify_srq");
+}
+
+Result<> shared_receive_queue::resize(std::uint32_t max_wr) const {
+  VERBENA_TRY(check("resize"));
+  ibv_srq_attr attributes{};
+  attributes.max_wr = max_wr;
+  return detail::from_errno(ibv_modify_srq(raw(), &attributes, IBV_SRQ_MAX_WR), "ibv_modify_srq");
 }
 
 Result<ibv_srq_attr> shared_receive_queue::query() const {
