@@ -94,6 +94,7 @@ enum class wc_fields : unsigned {
   src_qp = IBV_WC_EX_WITH_SRC_QP,
   completion_timestamp = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
   wallclock_timestamp = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+  flow_tag = IBV_WC_EX_WITH_FLOW_TAG,
   usual = byte_len | immediate | qp_num | src_qp,
 };
 template <>
@@ -139,6 +140,8 @@ class poll_guard {
   [[nodiscard]] std::optional<std::uint32_t> immediate() const;
   [[nodiscard]] qp_number qp_num() const { return qp_number(ibv_wc_read_qp_num(cq_)); }
   [[nodiscard]] qp_number src_qp() const { return qp_number(ibv_wc_read_src_qp(cq_)); }
+  /// Of the rule that steered the frame here.
+  [[nodiscard]] std::uint32_t flow_tag() const { return ibv_wc_read_flow_tag(cq_); }
   /// In ticks of the device's clock.
   [[nodiscard]] std::uint64_t timestamp() const { return ibv_wc_read_completion_ts(cq_); }
   /// Since 1970.

@@ -39,6 +39,16 @@ inline work_completion next_of(const completion_queue& cq) {
   return {};
 }
 
+/// Likewise field by field.
+inline poll_guard next_of(const completion_queue_ex& cq) {
+  using namespace std::chrono_literals;
+  const auto until = std::chrono::steady_clock::now() + 20s;
+  while (std::chrono::steady_clock::now() < until)
+    if (auto poll = must(cq.start_poll())) return std::move(*poll);
+  ADD_FAILURE() << "no completion came";
+  std::abort();
+}
+
 /// A device with a queue and memory.
 struct End {
   explicit End(std::string_view device, std::size_t size = 4096)
