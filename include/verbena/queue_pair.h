@@ -12,6 +12,7 @@
 #include "verbena/completion_queue.h"
 #include "verbena/endpoint.h"
 #include "verbena/handle.h"
+#include "verbena/multicast_attachment.h"
 #include "verbena/qp_attributes.h"
 #include "verbena/work_request.h"
 
@@ -196,6 +197,15 @@ class queue_pair : public detail::queue_pair_base {
     requires is_raw<S>
   {
     return activate_raw(of);
+  }
+
+  /// Receives what is sent to the group, while the attachment is there.
+  [[nodiscard]] Result<multicast_attachment> attach_multicast(const gid& group,
+                                                              lid group_lid = {}) const
+    requires is_addressed<S>
+  {
+    VERBENA_TRY(check("attach_multicast"));
+    return multicast_attachment::attach(raw(), held(), group, group_lid);
   }
 
   // --- Posting
