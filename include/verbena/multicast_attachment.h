@@ -29,7 +29,7 @@ class multicast_attachment {
   multicast_attachment& operator=(const multicast_attachment&) = delete;
   ~multicast_attachment();
 
-  [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
+  [[nodiscard]] explicit operator bool() const noexcept { return joined_ != nullptr; }
   [[nodiscard]] gid group() const noexcept;
   /// Leaves now. `bad_file_descriptor` when it has left already.
   [[nodiscard]] Result<> detach();
@@ -37,11 +37,11 @@ class multicast_attachment {
  private:
   template <service S>
   friend class queue_pair;
-  struct State;
-  explicit multicast_attachment(std::unique_ptr<State> state) noexcept;
+  struct membership;
+  explicit multicast_attachment(std::unique_ptr<membership> joined) noexcept;
   [[nodiscard]] static Result<multicast_attachment> attach(ibv_qp* qp, detail::keep parent,
                                                            const gid& group, lid group_lid);
-  std::unique_ptr<State> state_;
+  std::unique_ptr<membership> joined_;
 };
 
 }  // namespace verbena::verbs

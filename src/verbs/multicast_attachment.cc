@@ -5,17 +5,17 @@
 
 namespace verbena::verbs {
 
-struct multicast_attachment::State {
+struct multicast_attachment::membership {
   ibv_qp* qp;
   detail::keep parent;
   gid group;
   lid group_lid;
 
-  State(ibv_qp* the_qp, detail::keep the_parent, const gid& the_group, lid the_lid)
+  membership(ibv_qp* the_qp, detail::keep the_parent, const gid& the_group, lid the_lid)
       : qp(the_qp), parent(std::move(the_parent)), group(the_group), group_lid(the_lid) {}
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  ~State() {
+  membership(const membership&) = delete;
+  membership& operator=(const membership&) = delete;
+  ~membership() {
     if (const auto left = leave(); !left)
       detail::report_lost("ibv_detach_mcast", left.error().code().value());
   }
@@ -28,8 +28,8 @@ struct multicast_attachment::State {
   }
 };
 
-multicast_attachment::multicast_attachment(std::unique_ptr<State> state) noexcept
-    : state_(std::move(state)) {}
+multicast_attachment::multicast_attachment(std::unique_ptr<membership> joined) noexcept
+    : joined_(std::move(joined)) {}
 multicast_attachment::multicast_attachment(multicast_attachment&&) noexcept = default;
 multicast_attachment& multicast_attachment::operator=(multicast_attachment&&) noexcept = default;
 multicast_attachment::~multicast_attachment() = default;
@@ -41,19 +41,20 @@ Result<multicast_attachment> multicast_attachment::attach(ibv_qp* qp, detail::ke
                 group.to_string() + " is no multicast address");
   const ibv_gid id = group.native();
   VERBENA_TRY(detail::from_errno(ibv_attach_mcast(qp, &id, group_lid.value()), "ibv_attach_mcast"));
-  return multicast_attachment(std::make_unique<State>(qp, std::move(parent), group, group_lid));
+  return multicast_attachment(
+      std::make_unique<membership>(qp, std::move(parent), group, group_lid));
 }
 
 gid multicast_attachment::group() const noexcept {
-  return state_ == nullptr ? gid() : state_->group;
+  return joined_ == nullptr ? gid() : joined_->group;
 }
 
 Result<> multicast_attachment::detach() {
-  if (state_ == nullptr)
+  if (joined_ == nullptr)
     return fail(std::errc::bad_file_descriptor, "multicast_attachment::detach",
                 "it was moved from or has left already");
-  const std::unique_ptr<State> state = std::move(state_);
-  return state->leave();
+  const std::unique_ptr<membership> joined = std::move(joined_);
+  return joined->leave();
 }
 
 }  // namespace verbena::verbs
