@@ -7,6 +7,12 @@
 
 namespace verbena::verbs {
 
+inline namespace literals {
+/// `128_KiB`
+[[nodiscard]] constexpr std::size_t operator""_KiB(unsigned long long n) { return n << 10; }
+[[nodiscard]] constexpr std::size_t operator""_MiB(unsigned long long n) { return n << 20; }
+}  // namespace literals
+
 /// How an end of a stream receives. Each end tells the other in its first message, and each
 /// direction follows its receiver: the two may differ.
 enum class stream_transport : std::uint8_t {
@@ -24,7 +30,7 @@ struct stream_options {
   std::size_t buffer_size = std::size_t{128} * 1024;  ///< bytes of the largest message received
   std::size_t receives = 32;  ///< messages that the peer may send before this end has read one
   std::size_t sends = 32;     ///< messages of this end under way
-  std::size_t send_buffer = std::size_t{4} << 20;  ///< bytes written that are not sent yet, at most
+  std::size_t send_buffer = std::size_t{4} << 20;  ///< bytes of this end under way
   /// A peer that says nothing for so long, while somebody waits, is asked for a sign of life: one
   /// that died fails the stream. 0: never.
   std::chrono::milliseconds keep_alive{1000};

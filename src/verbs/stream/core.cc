@@ -133,11 +133,9 @@ void Core::handle_sent() {
 }
 
 void Core::handle_failure(const Error& error) {
-  if (failure_ || over_) return;
-  if (settled())
-    over_ = true;
-  else
-    failure_ = error;
+  if (failure_) return;
+  failure_ = error;
+  nothing_lost_ = peer_fin_ && (fin_arrived() || send_.all_sent());
 }
 
 void Core::handle_timeout(Time now) {
@@ -149,12 +147,12 @@ void Core::handle_timeout(Time now) {
 }
 
 std::optional<Core::Time> Core::poll_timeout(Time now) const {
-  if (keep_alive_.count() == 0 || failure_ || over_) return std::nullopt;
+  if (keep_alive_.count() == 0 || failure_) return std::nullopt;
   return quiet_since_.value_or(now) + keep_alive_;
 }
 
 std::optional<std::uint32_t> Core::poll_receive() {
-  if (failure_ || over_) return std::nullopt;
+  if (failure_) return std::nullopt;
   return receive_.poll_receive();
 }
 
@@ -201,7 +199,7 @@ std::optional<Transmit> Core::poll_message() {
 }
 
 std::optional<Transmit> Core::poll_transmit() {
-  if (failure_ || over_) return std::nullopt;
+  if (failure_) return std::nullopt;
   if (auto next = poll_frame()) return next;
   if (auto next = poll_message()) return next;
   if (!probe_wanted_ || probe_under_way_) return std::nullopt;
@@ -211,7 +209,7 @@ std::optional<Transmit> Core::poll_transmit() {
   return Transmit{.kind = Transmit::Kind::kProbe, .to = {}};
 }
 
-Result<std::span<std::byte>> Core::room() const {
+Result<std::span<std::byte>> Core::room() {
   if (failure_) return std::unexpected(*failure_);
   if (shut_) return fail(std::errc::broken_pipe, "stream::write", "the stream was shut down");
   const auto room = send_.room();
@@ -228,16 +226,21 @@ Result<std::span<const std::byte>> Core::front() const {
 
 Result<> Core::delivered() const {
   if (fin_arrived() || (!shut_ && send_.all_sent())) return {};
-  if (failure_) return std::unexpected(*failure_);
+  if (!failure_) return not_yet();
+  return nothing_lost_ ? Result<>() : std::unexpected(*failure_);
+}
+
+Result<> Core::settled() const {
+  VERBENA_TRY(delivered());
+  if (!peer_fin_ || bye_ == Step::kDone || failure_) return {};
   return not_yet();
 }
 
 Result<> Core::ended() const {
-  if (over_) return {};
-  if (failure_) return std::unexpected(*failure_);
+  if (failure_) return nothing_lost_ ? Result<>() : std::unexpected(*failure_);
   // The peer waits for this end's bye as this end for its: who leaves earlier lets the other wait
   // for an acknowledgement that nobody sends.
-  if (settled() && peer_bye_ && bye_ == Step::kDone) return {};
+  if (peer_fin_ && fin_arrived() && peer_bye_ && bye_ == Step::kDone) return {};
   return not_yet();
 }
 

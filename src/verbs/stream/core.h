@@ -55,8 +55,8 @@ struct Transmit {
 /// (`frame_receives`), slots of their own in the send queue, and need no credit.
 ///
 /// The end: each side sends a fin behind its data and answers the other's with a bye. A failure
-/// after both directions are known to have ended is none. What arrived before a failure can be
-/// read.
+/// behind the peer's fin that takes nothing of this end's data ends the stream as well. What
+/// arrived before a failure can be read.
 ///
 /// Threads: one at a time; but the bytes of `room` and of `front` are the caller's until `commit`
 /// and `consume`, whatever else is called.
@@ -90,8 +90,9 @@ class Core {
 
   // --- The user
 
-  /// Where written bytes go: `would_block`, `broken_pipe` after shutdown, or the failure.
-  [[nodiscard]] Result<std::span<std::byte>> room() const;
+  /// Where the next message goes: `would_block`, `broken_pipe` after shutdown, or the failure.
+  [[nodiscard]] Result<std::span<std::byte>> room();
+  /// They go out with the next `poll_transmit`.
   void commit(std::size_t bytes) { send_.commit(bytes); }
   /// Bytes to read; empty at the end. `would_block`, or the failure.
   [[nodiscard]] Result<std::span<const std::byte>> front() const;
@@ -101,8 +102,9 @@ class Core {
   /// Whether all that was written, and the fin if there is to be one, has arrived at the peer:
   /// success, `would_block`, or the failure.
   [[nodiscard]] Result<> delivered() const;
-  /// Whether both directions have ended and this end owes nothing: success, `would_block`, or the
-  /// failure.
+  /// The same, and this end owes no answer to what the peer has said so far.
+  [[nodiscard]] Result<> settled() const;
+  /// Whether both directions have ended and the peer knows: success, `would_block`, or the failure.
   [[nodiscard]] Result<> ended() const;
 
   [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
@@ -127,8 +129,6 @@ class Core {
   [[nodiscard]] std::optional<Transmit> poll_frame();
   [[nodiscard]] std::optional<Transmit> poll_message();
   [[nodiscard]] bool fin_arrived() const { return fin_ == Step::kDone || peer_bye_; }
-  /// Whether a failure changes nothing any more.
-  [[nodiscard]] bool settled() const { return peer_fin_ && fin_arrived(); }
 
   enum class Step : std::uint8_t { kNone, kPosted, kDone };
   Hello hello_;
@@ -147,9 +147,9 @@ class Core {
   bool peer_fin_ = false;
   bool peer_bye_ = false;
   bool shut_ = false;
-  bool over_ = false;  // a failure came after both directions had ended
   bool probe_wanted_ = false;
   std::optional<Error> failure_;
+  bool nothing_lost_ = false;  // by the failure
   std::chrono::milliseconds keep_alive_;
   std::optional<Time> quiet_since_;
 };

@@ -4,14 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace verbena::verbs::streams {
 
-std::span<std::byte> SendSide::room() const {
+std::span<std::byte> SendSide::room() {
   const std::size_t at = written_ % ring_.size();
-  const std::size_t free = ring_.size() - (written_ - freed_);
-  return ring_.subspan(at, std::min(free, ring_.size() - at));
+  const std::size_t free = std::min(ring_.size() - (written_ - freed_), ring_.size() - at);
+  if (free == 0 || under_way_ == slots_ || !all_cut()) return {};
+  const std::uint64_t most = credit();
+  if (most == 0 && peer_.receives != 0 && !stalled_) ++stalls_;
+  stalled_ = most == 0;
+  return ring_.subspan(at, std::min<std::uint64_t>(free, most));
 }
 
 Result<> SendSide::handle_credit(const Credit& credit) {
@@ -42,7 +45,7 @@ void SendSide::handle_sent(std::uint32_t bytes) {
   --under_way_;
 }
 
-/// How many bytes the peer takes in one message now.
+/// How many bytes the peer takes in one message now; none before its hello.
 std::uint64_t SendSide::credit() const {
   if (messages_ - released_.messages >= peer_.receives) return 0;
   if (peer_.transport == stream_transport::messages) return peer_.buffer_size;
@@ -52,16 +55,10 @@ std::uint64_t SendSide::credit() const {
 }
 
 std::optional<Message> SendSide::poll_message() {
-  if (all_cut() || under_way_ == slots_) return std::nullopt;
-  const std::uint64_t most = credit();
-  if (most == 0) {
-    if (peer_.receives != 0 && !std::exchange(stalled_, true)) ++stalls_;
-    return std::nullopt;
-  }
-  stalled_ = false;
-  const std::size_t at = cut_ % ring_.size();
-  const std::uint64_t length = std::min({most, written_ - cut_, std::uint64_t{ring_.size() - at}});
-  Message message{.offset = at, .length = static_cast<std::uint32_t>(length), .to = {}};
+  if (all_cut()) return std::nullopt;
+  const std::uint64_t length = written_ - cut_;
+  Message message{
+      .offset = cut_ % ring_.size(), .length = static_cast<std::uint32_t>(length), .to = {}};
   if (peer_.transport == stream_transport::ring)
     message.to =
         remote_region(peer_.ring.address() + cut_ % peer_.ring.size(), length, peer_.ring.rkey());

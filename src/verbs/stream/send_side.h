@@ -17,16 +17,19 @@ struct Message {
   std::optional<remote_region> to;  ///< where the peer has a ring
 };
 
-/// What was written and how far it has come: a ring of bytes that are written, cut into messages,
-/// and free again when the message has completed here. Two counts limit what is cut: messages under
-/// way here (`slots`), and what the peer has room for. They go apart: the peer's credit may return
-/// before this end's completion does.
+/// What was written and how far it has come: a ring of bytes that are written, sent as messages,
+/// and free again when the message has completed here. Two counts limit them: messages under way
+/// here
+/// (`slots`), and what the peer has room for. They go apart: the peer's credit may return before
+/// this end's completion does.
+///
+/// No byte is taken that cannot be sent at once: what was written needs nobody who looks after it.
 class SendSide {
  public:
   SendSide(std::span<std::byte> ring, std::size_t slots) : ring_(ring), slots_(slots) {}
 
-  /// Where the next bytes go, as many as lie in one piece; then how many were put there.
-  [[nodiscard]] std::span<std::byte> room() const;
+  /// Where the next message goes, as long as it may be; then how many bytes were put there.
+  [[nodiscard]] std::span<std::byte> room();
   void commit(std::size_t bytes) { written_ += bytes; }
 
   void handle_hello(const Hello& hello) { peer_ = hello; }
@@ -38,14 +41,14 @@ class SendSide {
   /// The oldest message under way, of so many bytes, has completed.
   void handle_sent(std::uint32_t bytes);
 
-  /// The next message, which is then under way.
+  /// What was put there, as a message that is then under way.
   [[nodiscard]] std::optional<Message> poll_message();
 
   [[nodiscard]] bool all_cut() const { return cut_ == written_; }
   [[nodiscard]] bool all_sent() const { return freed_ == written_; }
   [[nodiscard]] std::uint64_t messages() const { return messages_; }
   [[nodiscard]] std::uint64_t bytes() const { return cut_; }
-  /// Times that there were data and a free slot, but no credit.
+  /// Times that only the peer's credit was missing.
   [[nodiscard]] std::uint64_t stalls() const { return stalls_; }
 
  private:

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "verbena/completion_queue.h"
+#include "verbena/context.h"
+#include "verbena/protection_domain.h"
+#include "verbena/queue_pair.h"
+#include "verbena/stream_options.h"
+
+/// Streams of bytes over a reliable connection. Bytes are copied into registered memory and out of
+/// it; the peer's credit bounds what is under way, so no message ever meets a peer without room.
+namespace verbena::verbs {
+
+namespace streams {
+class Connection;
+}  // namespace streams
+
+/// How long a call waits; nothing is for ever.
+using stream_timeout = std::optional<std::chrono::milliseconds>;
+
+/// The half that reads. The stream ends when both halves are gone.
+///
+/// Threads: one at a time, beside the other half's.
+class read_half {
+ public:
+  /// Waits for bytes and takes those that there are, at most `into.size()`; 0 is the end, after
+  /// the peer's shutdown, or an empty `into`. What arrived before a failure is read before it is
+  /// reported. `timed_out` where nothing came within the read time-out.
+  [[nodiscard]] Result<std::size_t> read_some(std::span<std::byte> into);
+  /// Fills `into`: fewer bytes only at the end. The time-out is of each wait. Bytes read before an
+  /// error are lost to the caller.
+  [[nodiscard]] Result<std::size_t> read(std::span<std::byte> into);
+  /// Without waiting: `would_block` where there is nothing; `read_fd` becomes readable then.
+  [[nodiscard]] Result<std::size_t> try_read_some(std::span<std::byte> into);
+  /// A descriptor to wait with after `would_block`, until it is readable; then try again: it may
+  /// have been for nothing. It stays the stream's. -1 where nothing is behind it, or no descriptor
+  /// is to be had.
+  [[nodiscard]] int read_fd() const;
+  void set_read_timeout(stream_timeout timeout);
+  [[nodiscard]] stream_counters counters() const;
+
+ protected:
+  friend class stream;
+  explicit read_half(std::shared_ptr<streams::Connection> connection);
+  std::shared_ptr<streams::Connection> connection_;
+};
+
+/// The half that writes. When it is destroyed it shuts its direction down.
+///
+/// Threads: one at a time, beside the other half's.
+class write_half {
+ public:
+  write_half(write_half&&) noexcept = default;
+  write_half& operator=(write_half&& from) noexcept;
+  ~write_half();
+
+  /// Waits until the peer has room for at least a byte, and takes what it has room for: those are
+  /// with the device, and go without another call. `broken_pipe` after shutdown; `timed_out` where
+  /// no room came within the write time-out.
+  [[nodiscard]] Result<std::size_t> write_some(std::span<const std::byte> from);
+  /// Takes all. The time-out is of each wait. How many were taken before an error is not told.
+  [[nodiscard]] Result<> write(std::span<const std::byte> from);
+  /// Without waiting: `would_block` where there is no room; `write_fd` becomes readable then.
+  [[nodiscard]] Result<std::size_t> try_write_some(std::span<const std::byte> from);
+  /// As `read_fd`: it becomes readable, not writable.
+  [[nodiscard]] int write_fd() const;
+  /// Waits until all that was written is in the peer's memory, or the write time-out is over.
+  [[nodiscard]] Result<> flush();
+  /// No more is written; the peer reads what there is and then the end. Does not wait.
+  [[nodiscard]] Result<> shutdown();
+  void set_write_timeout(stream_timeout timeout);
+  [[nodiscard]] stream_counters counters() const;
+
+ protected:
+  friend class stream;
+  explicit write_half(std::shared_ptr<streams::Connection> connection);
+  std::shared_ptr<streams::Connection> connection_;
+};
+
+/// Both halves. Reading and writing may be done in two threads at once; whoever waits serves both
+/// directions, so that two ends that write at once both go on.
+///
+/// Destroying it shuts down and waits, as long as its `linger`, until the peer has all that was
+/// written; `close` says whether it has.
+///
+/// A moved-from or closed stream reports `bad_file_descriptor`.
+class stream {
+ public:
+  /// For `shutdown`.
+  enum class direction : unsigned char { write };
+
+  [[nodiscard]] Result<std::size_t> read_some(std::span<std::byte> into) {
+    return reader_.read_some(into);
+  }
+  [[nodiscard]] Result<std::size_t> read(std::span<std::byte> into) { return reader_.read(into); }
+  [[nodiscard]] Result<std::size_t> try_read_some(std::span<std::byte> into) {
+    return reader_.try_read_some(into);
+  }
+  [[nodiscard]] Result<std::size_t> write_some(std::span<const std::byte> from) {
+    return writer_.write_some(from);
+  }
+  [[nodiscard]] Result<> write(std::span<const std::byte> from) { return writer_.write(from); }
+  [[nodiscard]] Result<std::size_t> try_write_some(std::span<const std::byte> from) {
+    return writer_.try_write_some(from);
+  }
+  [[nodiscard]] Result<> flush() { return writer_.flush(); }
+  [[nodiscard]] Result<> shutdown(direction /*which*/ = direction::write) {
+    return writer_.shutdown();
+  }
+  void set_read_timeout(stream_timeout timeout) { reader_.set_read_timeout(timeout); }
+  void set_write_timeout(stream_timeout timeout) { writer_.set_write_timeout(timeout); }
+  [[nodiscard]] int read_fd() const { return reader_.read_fd(); }
+  [[nodiscard]] int write_fd() const { return writer_.write_fd(); }
+  [[nodiscard]] stream_counters counters() const { return reader_.counters(); }
+
+  /// Shuts down, throws away what the peer still writes, and waits until both directions have
+  /// ended. Success: all that was written has arrived, and the peer has ended its direction.
+  /// `timed_out` where that took longer. The stream is closed in any case.
+  [[nodiscard]] Result<> close(std::chrono::milliseconds at_most = std::chrono::seconds(5));
+
+  /// For two threads, or two owners.
+  [[nodiscard]] std::pair<read_half, write_half> split() &&;
+
+  /// "stream of queue pair 17 (RTS): 10 bytes sent, 20 received", for people.
+  [[nodiscard]] std::string describe() const;
+
+ private:
+  friend class stream_builder;
+  explicit stream(const std::shared_ptr<streams::Connection>& connection)
+      : reader_(connection), writer_(connection) {}
+  read_half reader_;
+  write_half writer_;
+};
+
+/// What a stream runs on. The queue is for its queue pair alone, and sends events to the channel.
+struct stream_parts {
+  completion_channel channel;
+  completion_queue cq;
+  queue_pair<rc> qp;
+};
+
+/// Sizes and times, then a stream:
+/// `stream_builder{}.buffer_size(128_KiB).receives(32).start(std::move(parts), pd)`.
+class stream_builder {
+ public:
+  stream_builder() = default;
+  explicit stream_builder(const stream_options& options) : options_(options) {}
+
+  stream_builder& transport(stream_transport how) { return set(options_.transport, how); }
+  stream_builder& buffer_size(std::size_t bytes) { return set(options_.buffer_size, bytes); }
+  stream_builder& receives(std::size_t count) { return set(options_.receives, count); }
+  stream_builder& sends(std::size_t count) { return set(options_.sends, count); }
+  stream_builder& send_buffer(std::size_t bytes) { return set(options_.send_buffer, bytes); }
+  stream_builder& keep_alive(std::chrono::milliseconds every) {
+    return set(options_.keep_alive, every);
+  }
+  stream_builder& linger(std::chrono::milliseconds at_most) {
+    return set(options_.linger, at_most);
+  }
+  stream_builder& spin(std::chrono::microseconds time) { return set(options_.spin, time); }
+  [[nodiscard]] const stream_options& options() const { return options_; }
+
+  /// How much a queue pair of such a stream holds, and its completion queue.
+  [[nodiscard]] qp_caps caps() const;
+  [[nodiscard]] std::size_t cq_depth() const;
+
+  /// Queues of these sizes; `parts.qp` is then to be connected, by its endpoints or otherwise,
+  /// with the right of remote writes.
+  [[nodiscard]] Result<stream_parts> make_parts(const context& ctx,
+                                                const protection_domain& pd) const;
+  /// A stream over a connected queue pair, which has nothing posted. The peer does the same, with
+  /// sizes of its own. `invalid_argument` names an option or a part that does not fit.
+  [[nodiscard]] Result<stream> start(stream_parts parts, const protection_domain& pd) const;
+
+ private:
+  template <typename T>
+  stream_builder& set(T& option, T value) {
+    option = value;
+    return *this;
+  }
+  stream_options options_;
+};
+
+}  // namespace verbena::verbs

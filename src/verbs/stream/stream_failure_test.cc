@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Peers that die, break the rules or are not streams at all.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "verbena/stream.h"
+#include "verbs/stream/frame.h"
+#include "verbs/stream/test_streams.h"
+
+namespace verbena::verbs {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::bytes_of;
+using testing::connect;
+using ::testing::HasSubstr;
+using testing::must;
+using testing::StreamEnd;
+
+/// A stream, and a peer that does what the test says.
+struct Lone {
+  explicit Lone(const stream_builder& builder)
+      : near("vrb0", builder),
+        far("vrb1", builder),
+        memory(must(far.pd.alloc_mr(1_MiB, testing::kEverything))),
+        end((connect(near, far), must(builder.start(std::move(near.parts), near.pd)))) {
+    end.set_read_timeout(60s);
+    end.set_write_timeout(60s);
+    for (std::size_t i = 0; i < 8; ++i)
+      must(far.parts.qp.post_recv(must(memory.slice(i * 4096, 4096))));
+  }
+  void send(std::span<const std::byte> body) {
+    std::ranges::copy(body, memory.bytes().begin() + kSent);
+    must(far.parts.qp.send(must(memory.slice(kSent, body.size()))));
+  }
+  void send(const streams::Frame& frame) {
+    std::array<std::byte, streams::kMaxFrame> body{};
+    send(std::span(body).first(streams::write_frame(frame, body)));
+  }
+  void greet() {
+    send(streams::Hello{
+        .transport = stream_transport::messages, .receives = 4, .buffer_size = 4096, .ring = {}});
+  }
+
+  /// So many completions of the peer's.
+  void wait_for(int count) {
+    wc_batch<1> room;
+    while (count != 0) {
+      const auto got = must(far.parts.cq.poll(room));
+      for (const work_completion& one : got) EXPECT_TRUE(one.ok());
+      count -= static_cast<int>(got.size());
+    }
+  }
+
+  static constexpr std::ptrdiff_t kSent = 512 * 1024;
+  StreamEnd near;
+  StreamEnd far;
+  memory_region memory;
+  stream end;
+};
+
+const stream_builder kSmall =
+    stream_builder().buffer_size(4_KiB).receives(4).send_buffer(16_KiB).keep_alive(50ms);
+
+Error error_of(Result<std::size_t> result) {
+  if (result) {
+    ADD_FAILURE() << "no error, but " << *result;
+    std::abort();
+  }
+  return result.error();
+}
+
+TEST(StreamFailure, APeerThatDiesFailsEveryoneWhoWaits) {
+  Lone lone(kSmall);
+  lone.greet();
+  auto [reader, writer] = std::move(lone.end).split();
+  std::optional<Error> of_reader;
+  std::optional<Error> of_writer;
+  {
+    const std::jthread reading([&] {
+      std::array<std::byte, 16> into{};
+      of_reader = error_of(reader.read_some(into));
+    });
+    const std::jthread writing([&] {
+      const std::vector<std::byte> much(1_MiB);
+      of_writer = writer.write(much).error();
+    });
+    // A hello each way, and four messages until the credit is used up: then both wait.
+    lone.wait_for(6);
+    must(lone.far.parts.qp.to_error());
+  }
+  ASSERT_TRUE(of_reader && of_writer);
+  EXPECT_EQ(*of_reader, std::errc::timed_out) << of_reader->message();
+  EXPECT_NE(of_reader->completion(), nullptr) << of_reader->message();
+  EXPECT_EQ(of_writer->message(), of_reader->message());
+}
+
+TEST(StreamFailure, ADeadPeerIsFoundByAReaderAlone) {
+  Lone lone(kSmall);
+  lone.greet();
+  std::array<std::byte, 16> into{};
+  lone.end.set_read_timeout({});
+  must(lone.far.parts.qp.to_error());
+  const Error error = error_of(lone.end.read_some(into));
+  EXPECT_EQ(error, std::errc::timed_out);
+  EXPECT_NE(error.completion(), nullptr) << error.message();
+  EXPECT_EQ(lone.end.close().error(), std::errc::timed_out);
+}
+
+TEST(StreamFailure, OursToErrorWakesTheReader) {
+  StreamEnd near("vrb0", kSmall);
+  StreamEnd far("vrb1", kSmall);
+  connect(near, far);
+  ibv_qp* const qp = near.parts.qp.native();
+  stream end = must(kSmall.start(std::move(near.parts), near.pd));
+  std::optional<Error> error;
+  {
+    const std::jthread reading([&] {
+      std::array<std::byte, 16> into{};
+      error = error_of(end.read_some(into));
+    });
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_ERR;
+    EXPECT_EQ(ibv_modify_qp(qp, &attributes, IBV_QP_STATE), 0);
+  }
+  EXPECT_EQ(*error, std::errc::operation_canceled) << error->message();
+}
+
+TEST(StreamFailure, WhatIsNoHelloIsRefused) {
+  for (const auto text : {"GET / HTTP/1.1", "x", ""}) {
+    Lone lone(kSmall);
+    lone.send(bytes_of(text));
+    std::array<std::byte, 16> into{};
+    const Error error = error_of(lone.end.read_some(into));
+    EXPECT_EQ(error, std::errc::protocol_error) << error.message();
+    EXPECT_THAT(error.message(), HasSubstr("the peer has sent a frame of"));
+    EXPECT_EQ(lone.end.write(bytes_of("a")).error(), std::errc::protocol_error);
+    EXPECT_EQ(lone.end.shutdown().error(), std::errc::protocol_error);
+  }
+}
+
+TEST(StreamFailure, DataBeforeTheFailureAreRead) {
+  Lone lone(kSmall);
+  lone.greet();
+  std::ranges::copy(bytes_of("before"), lone.memory.bytes().begin());
+  must(lone.far.parts.qp.send_with_immediate(must(lone.memory.slice(0, 6)), 0));
+  lone.send(streams::Bye());
+  std::array<std::byte, 16> into{};
+  EXPECT_EQ(must(lone.end.read_some(into)), 6);
+  EXPECT_THAT(error_of(lone.end.read_some(into)).message(), HasSubstr("a bye without a fin"));
+}
+
+TEST(StreamFailure, DataByTheOtherTransportAreRefused) {
+  Lone lone(kSmall);
+  lone.greet();
+  must(lone.far.parts.qp.write_with_immediate(must(lone.memory.slice(0, 0)), remote_region(), 0));
+  std::array<std::byte, 16> into{};
+  EXPECT_THAT(error_of(lone.end.read_some(into)).message(), HasSubstr("the other transport"));
+}
+
+TEST(StreamFailure, MoreThanTheCreditIsRefused) {
+  Lone lone(kSmall);
+  lone.greet();
+  for (int i = 0; i < 5; ++i)
+    must(lone.far.parts.qp.send_with_immediate(must(lone.memory.slice(0, 1)), 0));
+  lone.wait_for(6);
+  // What was within it is read first.
+  std::array<std::byte, 10> into{};
+  EXPECT_EQ(must(lone.end.read_some(into)), 4);
+  const auto last = lone.end.read_some(into);
+  ASSERT_FALSE(last);
+  EXPECT_THAT(last.error().message(), HasSubstr("a message more than the 4"));
+}
+
+TEST(StreamFailure, PartsThatDoNotFitAreRefused) {
+  const auto refused = [](const auto& change) {
+    StreamEnd end("vrb0", kSmall);
+    stream_builder builder = kSmall;
+    change(end.parts, builder);
+    const auto result = builder.start(std::move(end.parts), end.pd);
+    return result ? std::string("none") : result.error().message();
+  };
+  EXPECT_THAT(refused([](stream_parts&, stream_builder& b) { b.receives(500); }),
+              HasSubstr("the queue pair holds"));
+  EXPECT_THAT(refused([](stream_parts& p, stream_builder&) { const auto taken = std::move(p.qp); }),
+              HasSubstr("a part is empty"));
+  EXPECT_THAT(refused([](stream_parts&, stream_builder& b) { b.buffer_size(1); }),
+              HasSubstr("buffer_size is 1, not within 64"));
+  StreamEnd end("vrb0", kSmall);
+  StreamEnd other("vrb0", kSmall);
+  std::swap(end.parts.channel, other.parts.channel);
+  EXPECT_THAT(kSmall.start(std::move(end.parts), end.pd).error().message(),
+              HasSubstr("sends its events elsewhere"));
+}
+
+}  // namespace
+}  // namespace verbena::verbs
