@@ -13,11 +13,14 @@
 #include "verbena/endpoint.h"
 #include "verbena/error.h"
 #include "verbena/memory_region.h"
+#include "verbena/memory_window.h"
 #include "verbena/protection_domain.h"
 #include "verbena/queue_pair.h"
+#include "verbena/queue_pair_ex.h"
 #include "verbena/shared_receive_queue.h"
 #include "verbena/types.h"
 #include "verbena/work_completion.h"
+#include "verbena/xrc.h"
 
 /// Values and handles as text, for people: `fmt::format("{}", qp)` and `to_string(qp)`. What stands
 /// in it may change; programs read JSON (`verbena/json.h`) or bytes.
@@ -53,6 +56,9 @@ inline constexpr bool is_printable<send_flags> = true;
 template <>
 inline constexpr bool is_printable<wc_fields> = true;
 [[nodiscard]] std::string to_string(wc_fields value);
+template <>
+inline constexpr bool is_printable<send_ops> = true;
+[[nodiscard]] std::string to_string(send_ops value);
 template <>
 inline constexpr bool is_printable<qp_state> = true;
 [[nodiscard]] std::string to_string(qp_state value);
@@ -144,11 +150,25 @@ template <>
 inline constexpr bool is_printable<shared_receive_queue> = true;
 [[nodiscard]] std::string to_string(const shared_receive_queue& value);
 template <>
+inline constexpr bool is_printable<xrc_receive_queue> = true;
+[[nodiscard]] std::string to_string(const xrc_receive_queue& value);
+template <>
+inline constexpr bool is_printable<xrc_domain> = true;
+[[nodiscard]] std::string to_string(const xrc_domain& value);
+/// With the region that it opens, while it is bound.
+template <window_type T>
+inline constexpr bool is_printable<memory_window<T>> = true;
+namespace detail {
+[[nodiscard]] std::string to_string(const window_base& value);
+}  // namespace detail
+template <>
 inline constexpr bool is_printable<address_handle> = true;
 [[nodiscard]] std::string to_string(const address_handle& value);
 /// "RC queue pair 0x000012 of vrb0: RTS, to 127.93.0.2 0x000034".
 template <service S>
 inline constexpr bool is_printable<queue_pair<S>> = true;
+template <service S>
+inline constexpr bool is_printable<queue_pair_ex<S>> = true;
 template <>
 inline constexpr bool is_printable<detail::queue_pair_base> = true;
 namespace detail {

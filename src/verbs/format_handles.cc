@@ -67,6 +67,16 @@ std::string to_string(const shared_receive_queue& value) {
                      attributes ? attributes->max_sge : 0);
 }
 
+std::string to_string(const xrc_receive_queue& value) {
+  const std::string text = to_string(static_cast<const shared_receive_queue&>(value));
+  return value ? fmt::format("XRC {}, number {:#x}", text, value.number()) : "XRC " + text;
+}
+
+std::string to_string(const xrc_domain& value) {
+  if (!value) return "XRC domain, empty";
+  return fmt::format("XRC domain of {}", device_of(value.native()->context));
+}
+
 std::string to_string(const address_handle& value) {
   if (!value) return "address handle, empty";
   return fmt::format("address handle {} of {}", value.native()->handle,
@@ -74,6 +84,13 @@ std::string to_string(const address_handle& value) {
 }
 
 namespace detail {
+
+std::string to_string(const window_base& value) {
+  if (!value) return "memory window, empty";
+  const auto open = value.remote();
+  return fmt::format("memory window of {}: {}", device_of(value.native()->context),
+                     open ? verbs::to_string(*open) : "not bound");
+}
 
 std::string to_string(const queue_pair_base& value) {
   return to_string(value, value ? name_of_type(value.native()->qp_type) : "unknown");

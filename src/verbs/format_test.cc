@@ -150,6 +150,32 @@ TEST(Format, HandlesTellTheirDevice) {
   EXPECT_THAT(text(extended), HasSubstr("completion queue"));
 }
 
+TEST(Format, WindowsDomainsAndSessions) {
+  Pair<rc> pair;
+  auto window = must(pair.left.pd.alloc_mw<window_type::one>());
+  EXPECT_EQ(text(window), "memory window of vrb0: not bound");
+  must(window.bind(pair.left_qp,
+                   {.of = pair.left.memory, .length = 64, .rights = access::remote_read}));
+  EXPECT_TRUE(pair.left.next().ok());
+  EXPECT_THAT(text(window), MatchesRegex("memory window of vrb0: 64 bytes at 0x[0-9a-f]+ "
+                                         "\\(rkey 0x[0-9a-f]+\\)"));
+  must(window.close());
+  EXPECT_EQ(text(window), "memory window, empty");
+  auto domain = must(pair.left.ctx.open_xrcd());
+  EXPECT_EQ(text(domain), "XRC domain of vrb0");
+  auto srq = must(pair.left.pd.create_xrc_srq({.domain = domain, .cq = pair.left.cq}));
+  EXPECT_THAT(text(srq), MatchesRegex("XRC shared receive queue .* of vrb0: .*, number 0x.*"));
+  must(srq.close());
+  EXPECT_EQ(text(srq), "XRC shared receive queue, empty");
+  must(domain.close());
+  EXPECT_EQ(text(domain), "XRC domain, empty");
+  const auto extended =
+      must(pair.left.pd.create_qp_ex<uc>({.send_cq = pair.left.cq, .recv_cq = pair.left.cq}));
+  EXPECT_THAT(text(extended), MatchesRegex("UC queue pair 0x[0-9a-f]{6} of vrb0: RESET"));
+  EXPECT_EQ(text(send_ops::sends_and_writes | send_ops::read),
+            "send|send_with_immediate|write|write_with_immediate|read");
+}
+
 TEST(Format, AHandleThatWasMovedFromIsEmpty) {
   End end("vrb0");
   auto channel = must(end.ctx.create_channel());

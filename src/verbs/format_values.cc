@@ -39,6 +39,20 @@ constexpr std::array kWcFields{
     FlagName{IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK, "wallclock_timestamp"},
 };
 
+constexpr std::array kSendOps{
+    FlagName{IBV_QP_EX_WITH_SEND, "send"},
+    FlagName{IBV_QP_EX_WITH_SEND_WITH_IMM, "send_with_immediate"},
+    FlagName{IBV_QP_EX_WITH_SEND_WITH_INV, "send_with_invalidate"},
+    FlagName{IBV_QP_EX_WITH_RDMA_WRITE, "write"},
+    FlagName{IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, "write_with_immediate"},
+    FlagName{IBV_QP_EX_WITH_RDMA_READ, "read"},
+    FlagName{IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, "fetch_add"},
+    FlagName{IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, "compare_swap"},
+    FlagName{IBV_QP_EX_WITH_LOCAL_INV, "invalidate"},
+    FlagName{IBV_QP_EX_WITH_BIND_MW, "bind"},
+    FlagName{IBV_QP_EX_WITH_ATOMIC_WRITE, "atomic_write"},
+};
+
 std::string_view name_of_opcode(ibv_wc_opcode opcode) {
   switch (opcode) {
     case IBV_WC_SEND: return "SEND";
@@ -122,6 +136,7 @@ std::string to_string(send_flags value) {
 std::string to_string(wc_fields value) {
   return join_flags(static_cast<unsigned>(value), kWcFields);
 }
+std::string to_string(send_ops value) { return join_flags(static_cast<unsigned>(value), kSendOps); }
 std::string to_string(qp_state value) { return std::string(name_of(value)); }
 std::string to_string(gid_kind value) { return std::string(name_of(value)); }
 std::string to_string(mtu value) { return std::to_string(bytes(value)); }

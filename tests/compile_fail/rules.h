@@ -6,6 +6,9 @@
 
 #include "verbena/context.h"
 #include "verbena/counted.h"
+#include "verbena/memory_window.h"
 #include "verbena/protection_domain.h"
+#include "verbena/queue_pair_ex.h"
+#include "verbena/xrc.h"
 
 using namespace verbena::verbs;
