@@ -20,7 +20,7 @@
 namespace verbena::verbs {
 
 namespace streams {
-class Connection;
+class connection;
 }  // namespace streams
 
 /// How long a call waits; nothing is for ever.
@@ -49,8 +49,8 @@ class read_half {
 
  protected:
   friend class stream;
-  explicit read_half(std::shared_ptr<streams::Connection> connection);
-  std::shared_ptr<streams::Connection> connection_;
+  explicit read_half(std::shared_ptr<streams::connection> connection);
+  std::shared_ptr<streams::connection> connection_;
 };
 
 /// The half that writes. When it is destroyed it shuts its direction down.
@@ -81,8 +81,8 @@ class write_half {
 
  protected:
   friend class stream;
-  explicit write_half(std::shared_ptr<streams::Connection> connection);
-  std::shared_ptr<streams::Connection> connection_;
+  explicit write_half(std::shared_ptr<streams::connection> connection);
+  std::shared_ptr<streams::connection> connection_;
 };
 
 /// Both halves. Reading and writing may be done in two threads at once; whoever waits serves both
@@ -134,7 +134,7 @@ class stream {
 
  private:
   friend class stream_builder;
-  explicit stream(const std::shared_ptr<streams::Connection>& connection)
+  explicit stream(const std::shared_ptr<streams::connection>& connection)
       : reader_(connection), writer_(connection) {}
   read_half reader_;
   write_half writer_;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <utility>
 
@@ -13,108 +12,58 @@ namespace {
 
 constexpr std::size_t kBatch = 16;
 constexpr std::size_t kBatchesAtOnce = 16;
-constexpr std::uint64_t kOfSend = std::uint64_t{1} << 63;  // in a wr_id
-
-Result<> check_parts(const stream_options& options, const stream_parts& parts) {
-  const auto refused = [](std::string what) {
-    return fail(std::errc::invalid_argument, "stream_builder::start", std::move(what));
-  };
-  if (!parts.channel || !parts.cq || !parts.qp) return refused("a part is empty");
-  const qp_caps& caps = parts.qp.caps();
-  if (caps.max_send_wr < send_depth(options) || caps.max_recv_wr < receive_depth(options))
-    return refused(fmt::format("the queue pair holds {} sends and {} receives; {} and {} are used",
-                               caps.max_send_wr, caps.max_recv_wr, send_depth(options),
-                               receive_depth(options)));
-  if (parts.cq.depth() < send_depth(options) + receive_depth(options))
-    return refused(fmt::format("the completion queue holds {}; {} are used", parts.cq.depth(),
-                               send_depth(options) + receive_depth(options)));
-  if (parts.cq.native()->channel != parts.channel.native())
-    return refused("the completion queue sends its events elsewhere");
-  if (parts.qp.native()->send_cq != parts.cq.native() ||
-      parts.qp.native()->recv_cq != parts.cq.native() || parts.qp.native()->srq != nullptr)
-    return refused("the queue pair completes elsewhere, or has a shared receive queue");
-  return {};
-}
 
 }  // namespace
 
-Result<std::shared_ptr<Connection>> Connection::make(const stream_options& options,
-                                                     stream_parts parts,
-                                                     const protection_domain& pd,
+Result<std::shared_ptr<connection>> connection::make(Resources resources,
                                                      std::unique_ptr<Origin> origin) {
-  VERBENA_TRY(check_options(options));
-  VERBENA_TRY(check_parts(options, parts));
-  VERBENA_TRY(parts.channel.set_blocking(false));
-  auto send = VERBENA_TRY(pd.alloc_mr(send_bytes(options), access::local_write));
-  auto slots = VERBENA_TRY(pd.alloc_mr(slot_bytes(options), access::local_write));
-  std::optional<memory_region> ring;
-  // The peer writes into this one only.
-  if (const std::size_t size = ring_bytes(options); size != 0)
-    ring = VERBENA_TRY(pd.alloc_mr(size, access::local_write | access::remote_write));
   auto wake = VERBENA_TRY(Flag::make());
   auto read_ready = VERBENA_TRY(Flag::make());
   auto write_ready = VERBENA_TRY(Flag::make());
-  std::shared_ptr<Connection> made(new Connection(
-      options, std::move(parts), {std::move(send), std::move(slots), std::move(ring)},
-      std::move(origin), std::move(wake), std::move(read_ready), std::move(write_ready)));
+  std::shared_ptr<connection> made(new connection(std::move(resources), std::move(origin),
+                                                  std::move(wake), std::move(read_ready),
+                                                  std::move(write_ready)));
   const std::lock_guard lock(made->mutex_);
   made->post();
-  if (const auto& failure = made->core_.failure()) return std::unexpected(*failure);
+  if (const auto& failure = made->core().failure(); failure) return std::unexpected(*failure);
   return made;
 }
 
-Memory Connection::memory_of(const Regions& regions) {
-  Memory memory{.send = regions.send.bytes(),
-                .slots = regions.slots.bytes(),
-                .ring = {},
-                .ring_for_peer = {}};
-  if (regions.ring) {
-    memory.ring = regions.ring->bytes();
-    memory.ring_for_peer = regions.ring->remote().value_or(remote_region());
-  }
-  return memory;
-}
-
-Connection::Connection(const stream_options& options, stream_parts parts, Regions regions,
-                       std::unique_ptr<Origin> origin, Flag wake, Flag read_ready, Flag write_ready)
-    : options_(options),
+connection::connection(Resources resources, std::unique_ptr<Origin> origin, Flag wake,
+                       Flag read_ready, Flag write_ready)
+    : resources_(std::move(resources)),
       origin_(std::move(origin)),
-      channel_(std::move(parts.channel)),
-      cq_(std::move(parts.cq)),
-      regions_(std::move(regions)),
-      qp_(std::move(parts.qp)),
-      core_(options, memory_of(regions_)),
       wake_(std::move(wake)),
       reader_{.one_at_a_time = {}, .timeout = {}, .ready = std::move(read_ready), .fd = {}},
       writer_{.one_at_a_time = {}, .timeout = {}, .ready = std::move(write_ready), .fd = {}} {}
 
-Connection::~Connection() {
-  if (options_.linger.count() != 0 && !core_.failure()) {
+connection::~connection() {
+  if (resources_.options.linger.count() != 0 && !core().failure()) {
     Lock lock(mutex_);
-    core_.shutdown();
+    core().shutdown();
     post();
     // A destructor cannot say what `close` does.
-    (void)wait(lock, Clock::now() + options_.linger, "stream",
-               [this] { return !is_pending(core_.settled()); });
+    (void)wait(lock, Clock::now() + resources_.options.linger, "stream",
+               [this] { return !is_pending(core().settled()); });
   }
-  if (origin_ != nullptr) origin_->disconnect();
+  origin_->disconnect();
 }
 
 // --- The queues
 
-bool Connection::pump() {
+bool connection::pump() {
   const bool all = poll_completions();
   post();
   return all;
 }
 
 /// False where there may be more: the next call goes on.
-bool Connection::poll_completions() {
+bool connection::poll_completions() {
   bool any = false;
   bool all = false;
   for (std::size_t i = 0; i < kBatchesAtOnce && !all; ++i) {
     wc_batch<kBatch> room;
-    const auto got = cq_.poll(room);
+    const auto got = resources_.cq.poll(room);
     if (!got) {
       fail_with(got.error());
       return true;
@@ -122,95 +71,41 @@ bool Connection::poll_completions() {
     for (const work_completion& completion : *got) handle(completion);
     any = any || !got->empty();
     all = got->size() < room.size();
-    if (!all) post_receives();
+    if (!all)
+      if (const auto posted = post_receives(resources_, qp()); !posted) fail_with(posted.error());
   }
   if (any) after_progress();
   return all;
 }
 
-void Connection::handle(const work_completion& completion) {
+void connection::handle(const work_completion& completion) {
   if (!completion.ok()) return fail_with(completion.result().error());
-  if ((completion.wr_id() & kOfSend) != 0) return core_.handle_sent();
+  if (is_send(completion.wr_id())) return core().handle_sent();
   const bool written = completion.opcode() == IBV_WC_RECV_RDMA_WITH_IMM;
   const auto immediate = completion.immediate();
-  if (written != (immediate && options_.transport == stream_transport::ring))
+  if (written != (immediate && resources_.options.transport == stream_transport::ring))
     return fail_with(protocol_error("data by the other transport").error());
-  core_.handle_received(static_cast<std::uint32_t>(completion.wr_id()), completion.byte_len(),
-                        immediate);
+  core().handle_received(static_cast<std::uint32_t>(completion.wr_id()), completion.byte_len(),
+                         immediate);
 }
 
-void Connection::fail_with(const Error& error) {
-  core_.handle_failure(error);
+void connection::fail_with(const Error& error) {
+  core().handle_failure(error);
   after_progress();
 }
 
-void Connection::post() {
-  if (core_.failure()) {
+void connection::post() {
+  if (core().failure()) {
     // So that the peer hears of it, and what is posted ends. It may be there already.
-    if (!std::exchange(broken_, true)) (void)qp_.to_error();
+    if (!std::exchange(broken_, true)) (void)qp().to_error();
     return;
   }
-  post_receives();
-  post_sends();
+  if (const auto posted = post_receives(resources_, qp()); !posted)
+    return fail_with(posted.error());
+  if (const auto posted = post_sends(resources_, qp()); !posted) fail_with(posted.error());
 }
 
-void Connection::post_receives() {
-  for (;;) {
-    recv_list<kBatch> list;
-    std::array<mr_slice, kBatch> memory;
-    while (list.size() < kBatch) {
-      const auto receive = core_.poll_receive();
-      if (!receive) break;
-      mr_slice& into = memory.at(list.size());
-      into = part_of(regions_.slots, core_.slot(*receive));
-      (void)list.add(recv_request({&into, 1}, *receive));
-    }
-    if (list.empty()) return;
-    if (const auto posted = qp_.post(list); !posted) return fail_with(posted.error().error);
-  }
-}
-
-void Connection::post_sends() {
-  for (;;) {
-    send_list<rc, kBatch> list;
-    std::array<mr_slice, kBatch> memory;
-    while (list.size() < kBatch) {
-      const auto next = core_.poll_transmit();
-      if (!next) break;
-      mr_slice& from = memory.at(list.size());
-      from = part_of(regions_.send, regions_.send.bytes().subspan(next->offset, next->length));
-      posting how{.wr_id = kOfSend};
-      if (next->length <= qp_.caps().max_inline_data) how.flags |= send_flags::inlined;
-      const std::span<const mr_slice> one(&from, 1);
-      (void)list.add(request_of(*next, one, how));
-    }
-    if (list.empty()) return;
-    if (const auto posted = qp_.post(list); !posted) return fail_with(posted.error().error);
-  }
-}
-
-send_request<rc> Connection::request_of(const Transmit& transmit, std::span<const mr_slice> from,
-                                        posting how) {
-  switch (transmit.kind) {
-    case Transmit::Kind::kMessage:
-      return send_request<rc>::send_with_immediate(from, transmit.immediate, how);
-    case Transmit::Kind::kWrite:
-      return send_request<rc>::write_with_immediate(from, transmit.to, transmit.immediate, how);
-    case Transmit::Kind::kProbe:
-      // Of no bytes: no key is looked at (IBA 9.7.4.1.5), no receive is used.
-      return send_request<rc>::write({}, remote_region(), {.wr_id = how.wr_id});
-    case Transmit::Kind::kFrame: break;
-  }
-  return send_request<rc>::send(from, how);
-}
-
-mr_slice Connection::part_of(const memory_region& region, std::span<const std::byte> part) {
-  return {reinterpret_cast<std::uint64_t>(part.data()), static_cast<std::uint32_t>(part.size()),
-          region.lkey()};
-}
-
-void Connection::check_origin() {
-  if (origin_ == nullptr) return;
+void connection::check_origin() {
   if (const auto there = origin_->check(); !there) {
     // What has completed before it was over comes first.
     poll_completions();
@@ -220,7 +115,7 @@ void Connection::check_origin() {
 
 // --- The user
 
-Result<std::size_t> Connection::read_some(std::span<std::byte> into, Wait how) {
+Result<std::size_t> connection::read_some(std::span<std::byte> into, Wait how) {
   const std::lock_guard one(reader_.one_at_a_time);
   if (into.empty()) return 0;
   Lock lock(mutex_);
@@ -235,14 +130,14 @@ Result<std::size_t> Connection::read_some(std::span<std::byte> into, Wait how) {
   }
   std::size_t done = 0;
   while (done < into.size()) {
-    const auto front = core_.front();
+    const auto front = core().front();
     if (!front && done == 0) return std::unexpected(front.error());
     if (!front || front->empty()) break;
     const std::size_t n = std::min(front->size(), into.size() - done);
     lock.unlock();
     std::memcpy(into.data() + done, front->data(), n);
     lock.lock();
-    core_.consume(n);
+    core().consume(n);
     done += n;
     post();
   }
@@ -250,7 +145,7 @@ Result<std::size_t> Connection::read_some(std::span<std::byte> into, Wait how) {
   return done;
 }
 
-Result<std::size_t> Connection::write_some(std::span<const std::byte> from, Wait how) {
+Result<std::size_t> connection::write_some(std::span<const std::byte> from, Wait how) {
   const std::lock_guard one(writer_.one_at_a_time);
   if (from.empty()) return 0;
   Lock lock(mutex_);
@@ -263,16 +158,16 @@ Result<std::size_t> Connection::write_some(std::span<const std::byte> from, Wait
           wait(lock, deadline_of(writer_.timeout), "stream::write", [this] { return has_room(); }));
     }
   }
-  if (auto room = core_.room(); !room) return std::unexpected(room.error());
+  if (auto room = core().room(); !room) return std::unexpected(room.error());
   std::size_t done = 0;
   while (done < from.size()) {
-    const auto room = core_.room();
+    const auto room = core().room();
     if (!room) break;
     const std::size_t n = std::min(room->size(), from.size() - done);
     lock.unlock();
     std::memcpy(room->data(), from.data() + done, n);
     lock.lock();
-    core_.commit(n);
+    core().commit(n);
     done += n;
     pump();
   }
@@ -280,60 +175,61 @@ Result<std::size_t> Connection::write_some(std::span<const std::byte> from, Wait
   return done;
 }
 
-Result<> Connection::flush() {
+Result<> connection::flush() {
   const std::lock_guard one(writer_.one_at_a_time);
   Lock lock(mutex_);
   VERBENA_TRY(wait(lock, deadline_of(writer_.timeout), "stream::flush",
-                   [this] { return !is_pending(core_.delivered()); }));
-  return core_.delivered();
+                   [this] { return !is_pending(core().delivered()); }));
+  return core().delivered();
 }
 
-Result<> Connection::shutdown() {
+Result<> connection::shutdown() {
   const std::lock_guard lock(mutex_);
-  core_.shutdown();
+  core().shutdown();
   pump();
   after_progress();
   serve_parked();
-  if (const auto delivered = core_.delivered(); !delivered && !delivered.error().would_block())
+  if (const auto delivered = core().delivered(); !delivered && !delivered.error().would_block())
     return std::unexpected(delivered.error());
   return {};
 }
 
-Result<> Connection::close(std::chrono::milliseconds at_most) {
+Result<> connection::close(std::chrono::milliseconds at_most) {
   Lock lock(mutex_);
-  core_.shutdown();
+  core().shutdown();
   post();
   VERBENA_TRY(wait(lock, Clock::now() + at_most, "stream::close", [this] {
-    for (auto front = core_.front(); front && !front->empty(); front = core_.front())
-      core_.consume(front->size());
+    for (auto front = core().front(); front && !front->empty(); front = core().front())
+      core().consume(front->size());
     post();
-    return !is_pending(core_.ended());
+    return !is_pending(core().ended());
   }));
-  return core_.ended();
+  return core().ended();
 }
 
-void Connection::set_read_timeout(stream_timeout timeout) {
+void connection::set_read_timeout(stream_timeout timeout) {
   const std::lock_guard lock(mutex_);
   reader_.timeout = timeout;
 }
 
-void Connection::set_write_timeout(stream_timeout timeout) {
+void connection::set_write_timeout(stream_timeout timeout) {
   const std::lock_guard lock(mutex_);
   writer_.timeout = timeout;
 }
 
-stream_counters Connection::counters() const {
+stream_counters connection::counters() const {
   const std::lock_guard lock(mutex_);
-  return core_.counters();
+  return core().counters();
 }
 
-std::string Connection::describe() const {
+std::string connection::describe() const {
   const std::lock_guard lock(mutex_);
-  const stream_counters counters = core_.counters();
+  const stream_counters counters = core().counters();
+  const auto& failure = core().failure();
   return fmt::format("stream of queue pair {:#x} ({}): {} bytes sent, {} received{}{}",
-                     qp_.number().value(), name_of(qp_.state()), counters.bytes_sent,
-                     counters.bytes_received, core_.failure() ? "; " : "",
-                     core_.failure() ? core_.failure()->message() : std::string());
+                     qp().number().value(), name_of(qp().state()), counters.bytes_sent,
+                     counters.bytes_received, failure ? "; " : "",
+                     failure ? failure->message() : std::string());
 }
 
 }  // namespace verbena::verbs::streams

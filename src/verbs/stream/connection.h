@@ -13,15 +13,16 @@
 #include <string>
 
 #include "verbena/stream.h"
-#include "verbs/stream/core.h"
 #include "verbs/stream/descriptor.h"
+#include "verbs/stream/resources.h"
 
 namespace verbena::verbs::streams {
 
-/// What has brought a connection about and hears of its end: rdma_cm, or nothing.
+/// The queue pair with what has connected it, and hears of its end: rdma_cm, or nothing.
 class Origin {
  public:
   virtual ~Origin() = default;
+  [[nodiscard]] virtual queue_pair<rc>& qp() = 0;
   /// Readable when there is something to hear; -1 where there never is.
   [[nodiscard]] virtual int fd() const = 0;
   /// Takes it, without waiting: an error when the connection is over.
@@ -35,15 +36,13 @@ class Origin {
 /// There is no thread of its own. Of the threads that wait, one sleeps on the descriptors and
 /// serves the queues for all (`driving_`); the others wait until it tells them to look again, and
 /// the next one takes over when it leaves. One lock guards it all, but not the copying of bytes.
-class Connection {
+class connection {
  public:
-  [[nodiscard]] static Result<std::shared_ptr<Connection>> make(const stream_options& options,
-                                                                stream_parts parts,
-                                                                const protection_domain& pd,
+  [[nodiscard]] static Result<std::shared_ptr<connection>> make(Resources resources,
                                                                 std::unique_ptr<Origin> origin);
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-  ~Connection();
+  connection(const connection&) = delete;
+  connection& operator=(const connection&) = delete;
+  ~connection();
 
   enum class Wait : bool { kNo, kYes };
   [[nodiscard]] Result<std::size_t> read_some(std::span<std::byte> into, Wait wait);
@@ -64,11 +63,6 @@ class Connection {
   using Deadline = std::optional<Clock::time_point>;
   using Lock = std::unique_lock<std::mutex>;
   using Ready = std::function<bool()>;
-  struct Regions {
-    memory_region send;
-    memory_region slots;
-    std::optional<memory_region> ring;
-  };
   /// One direction's user.
   struct Side {
     std::mutex one_at_a_time;
@@ -78,18 +72,17 @@ class Connection {
     Descriptor fd;
   };
 
-  Connection(const stream_options& options, stream_parts parts, Regions regions,
-             std::unique_ptr<Origin> origin, Flag wake, Flag read_ready, Flag write_ready);
-
-  [[nodiscard]] static Memory memory_of(const Regions& regions);
+  connection(Resources resources, std::unique_ptr<Origin> origin, Flag wake, Flag read_ready,
+             Flag write_ready);
+  [[nodiscard]] Core& core() { return *resources_.core; }
+  [[nodiscard]] const Core& core() const { return *resources_.core; }
+  [[nodiscard]] queue_pair<rc>& qp() const { return origin_->qp(); }
 
   // With the lock, all of them. connection_wait.cc has how threads wait.
   bool pump();
   bool poll_completions();
   void handle(const work_completion& completion);
   void post();
-  void post_receives();
-  void post_sends();
   void fail_with(const Error& error);
   void check_origin();
   void after_progress();
@@ -99,30 +92,20 @@ class Connection {
   [[nodiscard]] Result<> wait(Lock& lock, Deadline deadline, const char* verb, const Ready& ready);
   [[nodiscard]] Result<> look(Side& side, const Ready& ready);
   void serve_parked();
-  [[nodiscard]] bool has_to_read() const { return !is_pending(core_.front()); }
-  [[nodiscard]] bool has_room() { return !is_pending(core_.room()); }
+  [[nodiscard]] bool has_to_read() const { return !is_pending(core().front()); }
+  [[nodiscard]] bool has_room() { return !is_pending(core().room()); }
   template <typename T>
   [[nodiscard]] static bool is_pending(const Result<T>& result) {
     return !result && result.error().would_block();
   }
   [[nodiscard]] int fd_of(Side& side);
   [[nodiscard]] static Deadline deadline_of(stream_timeout timeout);
-  [[nodiscard]] static send_request<rc> request_of(const Transmit& transmit,
-                                                   std::span<const mr_slice> from, posting how);
-  [[nodiscard]] static mr_slice part_of(const memory_region& region,
-                                        std::span<const std::byte> part);
 
-  const stream_options options_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  // The queue pair goes first, then what it uses, then what it came from.
-  std::unique_ptr<Origin> origin_;
-  completion_channel channel_;
-  completion_queue cq_;
-  Regions regions_;
-  queue_pair<rc> qp_;
-  Core core_;
-  Flag wake_;  ///< of the thread that sleeps
+  Resources resources_;
+  std::unique_ptr<Origin> origin_;  ///< its queue pair goes before the memory that it uses
+  Flag wake_;                       ///< of the thread that sleeps
   Side reader_;
   Side writer_;
   bool driving_ = false;

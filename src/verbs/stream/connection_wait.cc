@@ -27,13 +27,13 @@ std::optional<Clock::time_point> earlier(std::optional<Clock::time_point> one,
 
 }  // namespace
 
-Connection::Deadline Connection::deadline_of(stream_timeout timeout) {
+connection::Deadline connection::deadline_of(stream_timeout timeout) {
   if (!timeout) return std::nullopt;
   return Clock::now() + *timeout;
 }
 
-Result<> Connection::wait(Lock& lock, Deadline deadline, const char* verb, const Ready& ready) {
-  const auto spin_until = Clock::now() + options_.spin;
+Result<> connection::wait(Lock& lock, Deadline deadline, const char* verb, const Ready& ready) {
+  const auto spin_until = Clock::now() + resources_.options.spin;
   for (;;) {
     pump();
     if (ready()) {
@@ -62,20 +62,19 @@ Result<> Connection::wait(Lock& lock, Deadline deadline, const char* verb, const
 }
 
 /// Sleeps until something may have happened, for all that wait.
-void Connection::drive(Lock& lock, Clock::time_point now, Deadline deadline) {
+void connection::drive(Lock& lock, Clock::time_point now, Deadline deadline) {
   driving_ = true;
   // Asked first, looked then: what completes between the two puts no event on the channel.
   const auto before = progress_;
   const bool all = arm();
-  core_.handle_timeout(now);
+  core().handle_timeout(now);
   post();
   serve_parked();
   if (all && progress_ == before) {
-    const int at_most = milliseconds_until(earlier(deadline, core_.poll_timeout(now)), now);
-    std::array<pollfd, 3> fds{
-        {{.fd = channel_.fd(), .events = POLLIN, .revents = 0},
-         {.fd = wake_.fd(), .events = POLLIN, .revents = 0},
-         {.fd = origin_ == nullptr ? -1 : origin_->fd(), .events = POLLIN, .revents = 0}}};
+    const int at_most = milliseconds_until(earlier(deadline, core().poll_timeout(now)), now);
+    std::array<pollfd, 3> fds{{{.fd = resources_.channel.fd(), .events = POLLIN, .revents = 0},
+                               {.fd = wake_.fd(), .events = POLLIN, .revents = 0},
+                               {.fd = origin_->fd(), .events = POLLIN, .revents = 0}}};
     asleep_ = true;
     lock.unlock();
     // However it ends, the caller looks again.
@@ -90,9 +89,9 @@ void Connection::drive(Lock& lock, Clock::time_point now, Deadline deadline) {
 }
 
 /// Asks for an event and looks at what may have come before; whether that was all.
-bool Connection::arm() {
+bool connection::arm() {
   if (!armed_) {
-    if (const auto asked = cq_.request_notification(); !asked) {
+    if (const auto asked = resources_.cq.request_notification(); !asked) {
       fail_with(asked.error());
       return true;
     }
@@ -102,9 +101,9 @@ bool Connection::arm() {
 }
 
 /// Only of the thread that drives, or of one that does not sleep while none does.
-void Connection::take_events() {
+void connection::take_events() {
   if (armed_) {
-    const auto event = channel_.get_event();
+    const auto event = resources_.channel.get_event();
     if (event)
       armed_ = false;
     else if (!event.error().would_block())
@@ -114,14 +113,14 @@ void Connection::take_events() {
 }
 
 /// Something came: whoever sleeps looks whether it was for him.
-void Connection::after_progress() {
+void connection::after_progress() {
   ++progress_;
   if (asleep_) wake_.set();
 }
 
 // --- Without waiting
 
-Result<> Connection::look(Side& side, const Ready& ready) {
+Result<> connection::look(Side& side, const Ready& ready) {
   if (!asleep_) take_events();
   pump();
   if (ready()) return {};
@@ -134,7 +133,7 @@ Result<> Connection::look(Side& side, const Ready& ready) {
 
 /// Those who wait with their descriptors: an event is asked for, and who could go on is told. To
 /// be called after whatever took an event or a completion that was another's.
-void Connection::serve_parked() {
+void connection::serve_parked() {
   if (!reader_.parked && !writer_.parked) {
     reader_.ready.clear();
     writer_.ready.clear();
@@ -151,10 +150,10 @@ void Connection::serve_parked() {
   tell(writer_, has_room());
 }
 
-int Connection::fd_of(Side& side) {
+int connection::fd_of(Side& side) {
   const std::lock_guard lock(mutex_);
   if (side.fd.get() < 0) {
-    auto fd = any_of({channel_.fd(), side.ready.fd(), origin_ == nullptr ? -1 : origin_->fd()});
+    auto fd = any_of({resources_.channel.fd(), side.ready.fd(), origin_->fd()});
     if (fd) side.fd = std::move(*fd);
   }
   return side.fd.get();

@@ -8,8 +8,21 @@
 namespace verbena::verbs {
 namespace {
 
-using streams::Connection;
+using Connection = streams::connection;
 using Wait = Connection::Wait;
+
+/// A queue pair that its user has connected.
+class Connected : public streams::Origin {
+ public:
+  explicit Connected(queue_pair<rc> qp) : qp_(std::move(qp)) {}
+  [[nodiscard]] queue_pair<rc>& qp() override { return qp_; }
+  [[nodiscard]] int fd() const override { return -1; }
+  [[nodiscard]] Result<> check() override { return {}; }
+  void disconnect() override {}
+
+ private:
+  queue_pair<rc> qp_;
+};
 
 /// What a handle without a stream behind it says.
 Result<Connection*> open(const std::shared_ptr<Connection>& connection, const char* operation) {
@@ -128,7 +141,10 @@ Result<stream_parts> stream_builder::make_parts(const context& ctx,
 }
 
 Result<stream> stream_builder::start(stream_parts parts, const protection_domain& pd) const {
-  return stream(VERBENA_TRY(Connection::make(options_, std::move(parts), pd, nullptr)));
+  auto resources = VERBENA_TRY(streams::make_resources(options_, std::move(parts.channel),
+                                                       std::move(parts.cq), pd, parts.qp));
+  return stream(VERBENA_TRY(
+      Connection::make(std::move(resources), std::make_unique<Connected>(std::move(parts.qp)))));
 }
 
 }  // namespace verbena::verbs

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbs/stream/resources.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+namespace verbena::verbs::streams {
+namespace {
+
+constexpr std::size_t kBatch = 16;
+constexpr std::uint64_t kOfSend = std::uint64_t{1} << 63;  // in a wr_id
+
+Result<> check_queues(const stream_options& options, const completion_channel& channel,
+                      const completion_queue& cq, const queue_pair<rc>& qp) {
+  const auto refused = [](std::string what) {
+    return fail(std::errc::invalid_argument, "stream_builder::start", std::move(what));
+  };
+  if (!channel || !cq || !qp) return refused("a part is empty");
+  const std::size_t sends = send_depth(options);
+  const std::size_t receives = receive_depth(options);
+  const qp_caps& caps = qp.caps();
+  if (caps.max_send_wr < sends || caps.max_recv_wr < receives)
+    return refused(fmt::format("the queue pair holds {} sends and {} receives; {} and {} are used",
+                               caps.max_send_wr, caps.max_recv_wr, sends, receives));
+  if (cq.depth() < sends + receives)
+    return refused(
+        fmt::format("the completion queue holds {}; {} are used", cq.depth(), sends + receives));
+  if (cq.native()->channel != channel.native())
+    return refused("the completion queue sends its events elsewhere");
+  if (qp.native()->send_cq != cq.native() || qp.native()->recv_cq != cq.native() ||
+      qp.native()->srq != nullptr)
+    return refused("the queue pair completes elsewhere, or has a shared receive queue");
+  return {};
+}
+
+Memory memory_of(const Regions& regions) {
+  Memory memory{.send = regions.send.bytes(),
+                .slots = regions.slots.bytes(),
+                .ring = {},
+                .ring_for_peer = {}};
+  if (regions.ring) {
+    memory.ring = regions.ring->bytes();
+    memory.ring_for_peer = regions.ring->remote().value_or(remote_region());
+  }
+  return memory;
+}
+
+mr_slice part_of(const memory_region& region, std::span<const std::byte> part) {
+  return {reinterpret_cast<std::uint64_t>(part.data()), static_cast<std::uint32_t>(part.size()),
+          region.lkey()};
+}
+
+send_request<rc> request_of(const Transmit& transmit, std::span<const mr_slice> from, posting how) {
+  switch (transmit.kind) {
+    case Transmit::Kind::kMessage:
+      return send_request<rc>::send_with_immediate(from, transmit.immediate, how);
+    case Transmit::Kind::kWrite:
+      return send_request<rc>::write_with_immediate(from, transmit.to, transmit.immediate, how);
+    case Transmit::Kind::kProbe:
+      // Of no bytes: no key is looked at, and no receive is used (IBA 9.7.4.1.5).
+      return send_request<rc>::write({}, remote_region(), {.wr_id = how.wr_id});
+    case Transmit::Kind::kFrame: break;
+  }
+  return send_request<rc>::send(from, how);
+}
+
+}  // namespace
+
+Result<Resources> make_resources(const stream_options& options, completion_channel channel,
+                                 completion_queue cq, const protection_domain& pd,
+                                 const queue_pair<rc>& qp) {
+  VERBENA_TRY(check_options(options));
+  VERBENA_TRY(check_queues(options, channel, cq, qp));
+  VERBENA_TRY(channel.set_blocking(false));
+  auto send = VERBENA_TRY(pd.alloc_mr(send_bytes(options), access::local_write));
+  auto slots = VERBENA_TRY(pd.alloc_mr(slot_bytes(options), access::local_write));
+  std::optional<memory_region> ring;
+  if (const std::size_t size = ring_bytes(options); size != 0)
+    ring = VERBENA_TRY(pd.alloc_mr(size, access::local_write | access::remote_write));
+  Regions regions{std::move(send), std::move(slots), std::move(ring)};
+  auto core = std::make_unique<Core>(options, memory_of(regions));
+  return Resources{options, std::move(channel), std::move(cq), std::move(regions), std::move(core)};
+}
+
+Result<> post_receives(Resources& of, const queue_pair<rc>& qp) {
+  for (;;) {
+    recv_list<kBatch> list;
+    std::array<mr_slice, kBatch> memory;
+    while (list.size() < kBatch) {
+      const auto receive = of.core->poll_receive();
+      if (!receive) break;
+      mr_slice& into = memory.at(list.size());
+      into = part_of(of.regions.slots, of.core->slot(*receive));
+      (void)list.add(recv_request({&into, 1}, *receive));
+    }
+    if (list.empty()) return {};
+    if (auto posted = qp.post(list); !posted) return std::unexpected(posted.error().error);
+  }
+}
+
+Result<> post_sends(Resources& of, const queue_pair<rc>& qp) {
+  const std::span<std::byte> bytes = of.regions.send.bytes();
+  for (;;) {
+    send_list<rc, kBatch> list;
+    std::array<mr_slice, kBatch> memory;
+    while (list.size() < kBatch) {
+      const auto next = of.core->poll_transmit();
+      if (!next) break;
+      mr_slice& from = memory.at(list.size());
+      from = part_of(of.regions.send, bytes.subspan(next->offset, next->length));
+      posting how{.wr_id = kOfSend};
+      if (next->length <= qp.caps().max_inline_data) how.flags |= send_flags::inlined;
+      const std::span<const mr_slice> one(&from, 1);
+      (void)list.add(request_of(*next, one, how));
+    }
+    if (list.empty()) return {};
+    if (auto posted = qp.post(list); !posted) return std::unexpected(posted.error().error);
+  }
+}
+
+}  // namespace verbena::verbs::streams
