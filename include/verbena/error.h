@@ -4,6 +4,7 @@
 #include <infiniband/verbs.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <expected>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <system_error>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 /// Errors are values: whatever can fail in operation returns `Result<T>`. Nothing here throws but
 /// std::bad_alloc.
@@ -38,6 +40,16 @@ struct completion_failure {
   std::uint32_t qp_num = 0;      ///< of the queue pair that it was posted to
 };
 
+/// What a peer that would not connect has said.
+struct refusal {
+  /// The reason as the connection manager has it: of a rejected connection IBA 12.6.7.2's ("reject
+  /// reason"; 28 is the peer's program), of datagrams that of a SIDR REP.
+  int status = 0;
+  /// The peer's own words. Zeros follow them to the message's full length where the transport has
+  /// no length for them, as InfiniBand's has not.
+  std::vector<std::byte> private_data{};
+};
+
 /// What went wrong: a code, the call that said so, and what a person should know. Cheap to move and
 /// to copy; a pointer's size beside its code. Thread-safe as a value is.
 class Error {
@@ -49,6 +61,8 @@ class Error {
       : Error(std::make_error_code(condition), verb, std::move(context)) {}
   /// A work request that completed with an error. `explanation` is empty for the status' usual one.
   explicit Error(const completion_failure& failure, std::string explanation = {});
+  /// A connection that the peer refused.
+  Error(std::error_code code, const char* verb, std::string context, verbs::refusal why);
 
   [[nodiscard]] const std::error_code& code() const noexcept { return code_; }
   [[nodiscard]] const char* verb() const noexcept { return verb_; }
@@ -56,6 +70,8 @@ class Error {
   [[nodiscard]] std::string_view context() const noexcept;
   /// Of a work request that failed; null of any other error. As long as this object.
   [[nodiscard]] const completion_failure* completion() const noexcept;
+  /// Of a connection that the peer refused; null of any other error. As long as this object.
+  [[nodiscard]] const verbs::refusal* refusal() const noexcept;
   /// Verb, code and context in one line: "ibv_create_qp: Cannot allocate memory: max_send_wr is …".
   [[nodiscard]] std::string message() const;
 

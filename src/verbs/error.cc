@@ -118,13 +118,14 @@ std::string_view explanation_of(ibv_wc_status status) noexcept { return about(st
 
 struct Error::more {
   std::string context;
-  std::optional<completion_failure> completion;
+  std::optional<completion_failure> completion{};
+  std::optional<verbs::refusal> refusal{};
 };
 
 Error::Error(std::error_code code, const char* verb, std::string context)
     : code_(code),
       verb_(verb),
-      more_(context.empty() ? nullptr : std::make_shared<more>(std::move(context), std::nullopt)) {}
+      more_(context.empty() ? nullptr : std::make_shared<more>(std::move(context))) {}
 
 Error::Error(const completion_failure& failure, std::string explanation)
     : code_(static_cast<int>(failure.status), completion_category()),
@@ -135,6 +136,11 @@ Error::Error(const completion_failure& failure, std::string explanation)
                       failure.qp_num, failure.wr_id, failure.vendor_err),
           failure)) {}
 
+Error::Error(std::error_code code, const char* verb, std::string context, verbs::refusal why)
+    : code_(code),
+      verb_(verb),
+      more_(std::make_shared<more>(std::move(context), std::nullopt, std::move(why))) {}
+
 std::string_view Error::context() const noexcept {
   return more_ == nullptr ? std::string_view() : std::string_view(more_->context);
 }
@@ -143,6 +149,12 @@ const completion_failure* Error::completion() const noexcept {
   if (more_ == nullptr) return nullptr;
   const std::optional<completion_failure>& failure = more_->completion;
   return failure ? &*failure : nullptr;
+}
+
+const refusal* Error::refusal() const noexcept {
+  if (more_ == nullptr) return nullptr;
+  const std::optional<verbs::refusal>& why = more_->refusal;
+  return why ? &*why : nullptr;
 }
 
 std::string Error::message() const {
