@@ -37,6 +37,11 @@ class context : public detail::handle<ibv_context> {
   /// 120)`. For IPv4 count the 96 bits before the address.
   [[nodiscard]] static Result<context> open_in_subnet(const gid& prefix, unsigned bits);
 
+  /// A context that another library has opened and closes (the rdma_cm's, for one). `holder` is
+  /// what keeps it open: it is let go of with this and all that was made of it.
+  /// `invalid_argument` for null.
+  [[nodiscard]] static Result<context> borrow(ibv_context* opened, detail::keep holder = {});
+
   [[nodiscard]] std::string name() const;
   [[nodiscard]] Result<device_attributes> query_device() const;
   [[nodiscard]] Result<port_attributes> query_port(port of = port{1}) const;
@@ -74,6 +79,7 @@ class context : public detail::handle<ibv_context> {
 
  private:
   explicit context(ibv_context* raw);
+  context(ibv_context* raw, detail::keep holder);
   [[nodiscard]] static Result<context> open_where(
       const std::function<Result<bool>(const context&)>& wanted, const std::string& what);
 };

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "verbena/completion_queue.h"
 #include "verbena/endpoint.h"
@@ -121,6 +122,9 @@ class queue_pair_base : public handle<ibv_qp> {
                                            const qp_extras& extras);
   friend struct qp_maker;
   queue_pair_base(ibv_qp* raw, const qp_caps& caps, std::vector<keep> parents);
+  queue_pair_base(ibv_qp* raw, const qp_caps& caps, core<ibv_qp>::destroyer destroy,
+                  const char* verb, std::vector<keep> parents)
+      : handle(raw, destroy, verb, std::move(parents)), caps_(caps) {}
 
   [[nodiscard]] send_flags with_inline(send_flags flags, std::size_t size) const noexcept {
     return size <= caps_.max_inline_data ? flags | send_flags::inlined : flags;
@@ -152,6 +156,12 @@ struct qp_maker {
   [[nodiscard]] static queue_pair_base make(ibv_qp* raw, const qp_caps& caps,
                                             std::vector<keep> parents) {
     return {raw, caps, std::move(parents)};
+  }
+  /// Of what another library has made, and destroys.
+  [[nodiscard]] static queue_pair_base make(ibv_qp* raw, const qp_caps& caps,
+                                            core<ibv_qp>::destroyer destroy, const char* verb,
+                                            std::vector<keep> parents) {
+    return {raw, caps, destroy, verb, std::move(parents)};
   }
 };
 

@@ -77,6 +77,15 @@ std::optional<gid_entry> most_routable(std::span<const gid_entry> table, port of
 
 context::context(ibv_context* raw) : handle(raw, &ibv_close_device, "ibv_close_device", {}) {}
 
+context::context(ibv_context* raw, detail::keep holder)
+    : handle(raw, [](ibv_context*) { return 0; }, "context::borrow", {std::move(holder)}) {}
+
+Result<context> context::borrow(ibv_context* opened, detail::keep holder) {
+  if (opened == nullptr)
+    return fail(std::errc::invalid_argument, "context::borrow", "there is no context to borrow");
+  return context(opened, std::move(holder));
+}
+
 Result<context> context::open_where(const std::function<Result<bool>(const context&)>& wanted,
                                     const std::string& what) {
   const DeviceList list = VERBENA_TRY(list_devices());
