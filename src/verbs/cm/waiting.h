@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "verbena/cm_connection.h"
+
+/// How the blocking calls are made of those that do not block.
+namespace verbena::verbs::cm {
+
+/// Takes the channel's events, waiting at most until then, and gives each to `handle`, until that
+/// returns an error or something: a `Result` of what can be empty. The channel may go with that.
+template <typename Handle>
+auto wait_for(const event_channel& channel, std::chrono::steady_clock::time_point until,
+              const char* verb, Handle handle) -> decltype(handle(std::declval<event&>())) {
+  using namespace std::chrono_literals;
+  while (true) {
+    auto happened = channel.try_get_event();
+    if (happened) {
+      auto next = handle(*happened);
+      if (!next || *next) return next;
+      continue;
+    }
+    if (!happened.error().would_block()) return std::unexpected(happened.error());
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    if (left <= 0ms) return fail(std::errc::timed_out, verb, "nothing has come within the time");
+    VERBENA_TRY(channel.wait(std::min<std::chrono::milliseconds>(left, 1h)));
+  }
+}
+
+/// The end of a time from now on, which may be as long as can be said.
+[[nodiscard]] inline std::chrono::steady_clock::time_point after(std::chrono::milliseconds time) {
+  const auto now = std::chrono::steady_clock::now();
+  const auto most = std::chrono::floor<std::chrono::milliseconds>(
+      std::chrono::steady_clock::time_point::max() - now);
+  return now + std::min(time, most);
+}
+
+/// The same for a phase's next one.
+template <typename Next, typename Handle>
+[[nodiscard]] Result<Next> wait_for_next(const event_channel& channel,
+                                         std::chrono::milliseconds at_most, const char* verb,
+                                         Handle handle) {
+  Result<std::optional<Next>> next = wait_for(channel, after(at_most), verb, handle);
+  if (!next) return std::unexpected(std::move(next).error());
+  if (!next->has_value()) return fail(std::errc::timed_out, verb);
+  return std::move(**next);
+}
+
+/// An id on a channel of its own, or on a shared one.
+[[nodiscard]] Result<detail::end> make_end(port_space space);
+[[nodiscard]] Result<detail::end> make_end(const event_channel& channel, port_space space);
+/// A request's id: where the listener has a channel to itself, the id gets one, too.
+[[nodiscard]] Result<detail::end> make_end(cm::id request, bool own_channel);
+
+/// Starts to resolve the address.
+[[nodiscard]] Result<> start_resolving(cm::id& one, const socket_address& peer,
+                                       const resolve_options& options);
+/// Whether the route is resolved, too: what is next is done here.
+[[nodiscard]] Result<bool> go_on_resolving(cm::id& one, const event& happened,
+                                           std::chrono::milliseconds timeout);
+
+}  // namespace verbena::verbs::cm
