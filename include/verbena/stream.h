@@ -7,12 +7,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "verbena/completion_queue.h"
 #include "verbena/context.h"
 #include "verbena/protection_domain.h"
 #include "verbena/queue_pair.h"
+#include "verbena/socket_address.h"
 #include "verbena/stream_options.h"
 
 /// Streams of bytes over a reliable connection. Bytes are copied into registered memory and out of
@@ -22,6 +24,8 @@ namespace verbena::verbs {
 namespace streams {
 class connection;
 }  // namespace streams
+
+class listener;
 
 /// How long a call waits; nothing is for ever.
 using stream_timeout = std::optional<std::chrono::milliseconds>;
@@ -97,6 +101,10 @@ class stream {
   /// For `shutdown`.
   enum class direction : unsigned char { write };
 
+  /// To a listener, with the sizes of a `stream_builder` as it is made. See its `connect`.
+  [[nodiscard]] static Result<stream> connect(const cm::socket_address& peer);
+  [[nodiscard]] static Result<stream> connect(std::string_view peer);
+
   [[nodiscard]] Result<std::size_t> read_some(std::span<std::byte> into) {
     return reader_.read_some(into);
   }
@@ -129,11 +137,15 @@ class stream {
   /// For two threads, or two owners.
   [[nodiscard]] std::pair<read_half, write_half> split() &&;
 
-  /// "stream of queue pair 17 (RTS): 10 bytes sent, 20 received", for people.
+  /// No address where it was not connected by one, or is closed.
+  [[nodiscard]] cm::socket_address local_addr() const;
+  [[nodiscard]] cm::socket_address peer_addr() const;
+  /// "stream of queue pair 0x11 (RTS): 10 bytes sent, 20 received", for people.
   [[nodiscard]] std::string describe() const;
 
  private:
   friend class stream_builder;
+  friend class listener;
   explicit stream(const std::shared_ptr<streams::connection>& connection)
       : reader_(connection), writer_(connection) {}
   read_half reader_;
@@ -168,6 +180,16 @@ class stream_builder {
   stream_builder& spin(std::chrono::microseconds time) { return set(options_.spin, time); }
   [[nodiscard]] const stream_options& options() const { return options_; }
 
+  /// To a listener, by the rdma_cm; a name is not looked up. Its device is where the route goes.
+  /// `at_most`: for the address, for the route, and for the peer's answer, each.
+  /// `connection_refused` where nobody listens; `timed_out`; `host_unreachable`.
+  [[nodiscard]] Result<stream> connect(
+      const cm::socket_address& peer,
+      std::chrono::milliseconds at_most = std::chrono::seconds(30)) const;
+  /// "192.168.1.7:4791", "[fe80::1%eth0]:4791".
+  [[nodiscard]] Result<stream> connect(
+      std::string_view peer, std::chrono::milliseconds at_most = std::chrono::seconds(30)) const;
+
   /// How much a queue pair of such a stream holds, and its completion queue.
   [[nodiscard]] qp_caps caps() const;
   [[nodiscard]] std::size_t cq_depth() const;
@@ -188,5 +210,12 @@ class stream_builder {
   }
   stream_options options_;
 };
+
+inline Result<stream> stream::connect(const cm::socket_address& peer) {
+  return stream_builder().connect(peer);
+}
+inline Result<stream> stream::connect(std::string_view peer) {
+  return stream_builder().connect(peer);
+}
 
 }  // namespace verbena::verbs

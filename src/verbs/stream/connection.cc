@@ -79,7 +79,7 @@ bool connection::poll_completions() {
 }
 
 void connection::handle(const work_completion& completion) {
-  if (!completion.ok()) return fail_with(completion.result().error());
+  if (!completion.ok()) return handle_failed(completion);
   if (is_send(completion.wr_id())) return core().handle_sent();
   const bool written = completion.opcode() == IBV_WC_RECV_RDMA_WITH_IMM;
   const auto immediate = completion.immediate();
@@ -87,6 +87,13 @@ void connection::handle(const work_completion& completion) {
     return fail_with(protocol_error("data by the other transport").error());
   core().handle_received(static_cast<std::uint32_t>(completion.wr_id()), completion.byte_len(),
                          immediate);
+}
+
+/// A flush says nothing: why the queue pair is in ERR the origin may know.
+void connection::handle_failed(const work_completion& completion) {
+  if (completion.status() == IBV_WC_WR_FLUSH_ERR)
+    if (const auto there = origin_->check(); !there) return fail_with(there.error());
+  fail_with(completion.result().error());
 }
 
 void connection::fail_with(const Error& error) {
@@ -108,7 +115,8 @@ void connection::post() {
 void connection::check_origin() {
   if (const auto there = origin_->check(); !there) {
     // What has completed before it was over comes first.
-    poll_completions();
+    while (!poll_completions()) {
+    }
     fail_with(there.error());
   }
 }
@@ -222,12 +230,26 @@ stream_counters connection::counters() const {
   return core().counters();
 }
 
+cm::socket_address connection::local_addr() const {
+  const std::lock_guard lock(mutex_);
+  return origin_->local_addr();
+}
+
+cm::socket_address connection::peer_addr() const {
+  const std::lock_guard lock(mutex_);
+  return origin_->peer_addr();
+}
+
 std::string connection::describe() const {
   const std::lock_guard lock(mutex_);
   const stream_counters counters = core().counters();
   const auto& failure = core().failure();
-  return fmt::format("stream of queue pair {:#x} ({}): {} bytes sent, {} received{}{}",
-                     qp().number().value(), name_of(qp().state()), counters.bytes_sent,
+  const cm::socket_address peer = origin_->peer_addr();
+  const std::string between =
+      peer ? fmt::format(" from {} to {}", origin_->local_addr().to_string(), peer.to_string())
+           : std::string();
+  return fmt::format("stream of queue pair {:#x} ({}){}: {} bytes sent, {} received{}{}",
+                     qp().number().value(), name_of(qp().state()), between, counters.bytes_sent,
                      counters.bytes_received, failure ? "; " : "",
                      failure ? failure->message() : std::string());
 }

@@ -29,6 +29,8 @@ class Origin {
   [[nodiscard]] virtual Result<> check() = 0;
   /// The connection is not needed any more.
   virtual void disconnect() = 0;
+  [[nodiscard]] virtual cm::socket_address local_addr() const { return {}; }
+  [[nodiscard]] virtual cm::socket_address peer_addr() const { return {}; }
 };
 
 /// A core on a queue pair.
@@ -56,6 +58,8 @@ class connection {
   void set_read_timeout(stream_timeout timeout);
   void set_write_timeout(stream_timeout timeout);
   [[nodiscard]] stream_counters counters() const;
+  [[nodiscard]] cm::socket_address local_addr() const;
+  [[nodiscard]] cm::socket_address peer_addr() const;
   [[nodiscard]] std::string describe() const;
 
  private:
@@ -82,6 +86,7 @@ class connection {
   bool pump();
   bool poll_completions();
   void handle(const work_completion& completion);
+  void handle_failed(const work_completion& completion);
   void post();
   void fail_with(const Error& error);
   void check_origin();

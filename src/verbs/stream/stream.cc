@@ -117,6 +117,14 @@ std::pair<read_half, write_half> stream::split() && {
   return {std::move(reader_), std::move(writer_)};
 }
 
+cm::socket_address stream::local_addr() const {
+  return reader_.connection_ == nullptr ? cm::socket_address() : reader_.connection_->local_addr();
+}
+
+cm::socket_address stream::peer_addr() const {
+  return reader_.connection_ == nullptr ? cm::socket_address() : reader_.connection_->peer_addr();
+}
+
 std::string stream::describe() const {
   return reader_.connection_ == nullptr ? "a closed stream" : reader_.connection_->describe();
 }

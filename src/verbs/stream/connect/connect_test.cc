@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "verbena/stream.h"
+#include "verbena/stream_listener.h"
+#include "verbs/test_pair.h"
+
+namespace verbena::verbs {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::must;
+using ::testing::HasSubstr;
+
+constexpr auto kPatience = std::chrono::milliseconds(30s);
+constexpr auto kBoth = {stream_transport::messages, stream_transport::ring};
+
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+/// Two ends that have found each other.
+struct Met {
+  explicit Met(const stream_builder& sizes = {})
+      : server(must(listener::bind("127.93.16.1:0", sizes))) {
+    const std::jthread accepting([this] { near = must(server.accept(kPatience)); });
+    far = must(sizes.connect(server.local_addr(), kPatience));
+  }
+  listener server;
+  std::optional<stream> near;
+  std::optional<stream> far;
+};
+
+TEST(StreamConnect, ConnectsByAddressAndCloses) {
+  for (const auto transport : kBoth) {
+    Met ends(stream_builder().transport(transport));
+    EXPECT_NE(ends.server.local_addr().port(), 0);
+    EXPECT_EQ(ends.far->peer_addr(), ends.server.local_addr());
+    EXPECT_EQ(ends.near->local_addr().port(), ends.server.local_addr().port());
+    EXPECT_EQ(ends.near->peer_addr(), ends.far->local_addr());
+    EXPECT_THAT(ends.far->describe(), HasSubstr(" to 127.93.16.1:"));
+    must(ends.far->write(bytes_of("hello")));
+    std::array<std::byte, 5> into{};
+    EXPECT_EQ(must(ends.near->read(into)), 5);
+    Result<> closed;
+    {
+      const std::jthread other([&] { closed = ends.near->close(kPatience); });
+      must(ends.far->close(kPatience));
+    }
+    must(closed);
+    EXPECT_FALSE(ends.far->peer_addr());
+  }
+}
+
+TEST(StreamConnect, MuchGoesBothWaysAtOnce) {
+  for (const auto transport : kBoth) {
+    Met ends(stream_builder().transport(transport));
+    constexpr std::size_t kTotal = 64_MiB;
+    const auto write = [](write_half& to) {
+      const std::vector<std::byte> data(100'000, std::byte{7});
+      for (std::size_t done = 0; done < kTotal; done += data.size())
+        must(to.write(std::span(data).first(std::min(data.size(), kTotal - done))));
+      must(to.shutdown());
+    };
+    const auto read = [](read_half& from) {
+      std::vector<std::byte> data(100'000);
+      std::size_t done = 0;
+      while (const std::size_t n = must(from.read_some(data))) {
+        EXPECT_EQ(std::ranges::count(std::span(data).first(n), std::byte{7}), n);
+        done += n;
+      }
+      return done;
+    };
+    auto [near_reader, near_writer] = std::move(*ends.near).split();
+    auto [far_reader, far_writer] = std::move(*ends.far).split();
+    const std::jthread one([&, &to = near_writer] { write(to); });
+    const std::jthread two([&, &to = far_writer] { write(to); });
+    std::size_t came = 0;
+    {
+      const std::jthread three([&, &from = near_reader] { came = read(from); });
+      EXPECT_EQ(read(far_reader), kTotal);
+    }
+    EXPECT_EQ(came, kTotal);
+  }
+}
+
+TEST(StreamConnect, APeerThatGoesWithoutAWordWakesTheReader) {
+  Met ends(stream_builder().linger(0ms).keep_alive(0ms));
+  std::optional<Error> error;
+  {
+    const std::jthread reading([&] {
+      std::array<std::byte, 5> into{};
+      const auto result = ends.near->read_some(into);
+      if (!result) error = result.error();
+    });
+    auto [reader, writer] = std::move(*ends.far).split();
+    // Not a shutdown: the descriptor of the connection is all that tells.
+    must(writer.write(bytes_of("")));
+    ends.far.reset();
+  }
+  // A dropped half is a shutdown, which may arrive before the end of the connection does.
+  if (error) {
+    EXPECT_EQ(*error, std::errc::connection_reset) << error->message();
+  }
+}
+
+TEST(StreamConnect, NobodyListens) {
+  std::optional<cm::socket_address> was;
+  {
+    const listener gone = must(listener::bind("127.93.16.1:0"));
+    was = gone.local_addr();
+  }
+  const auto refused = stream::connect(*was);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error(), std::errc::connection_refused) << refused.error().message();
+  EXPECT_EQ(stream::connect("nowhere").error(), std::errc::invalid_argument);
+}
+
+TEST(StreamConnect, AListenerTellsWhenSomebodyWaits) {
+  listener server = must(listener::bind("127.93.16.2:0"));
+  EXPECT_TRUE(server.try_accept().error().would_block());
+  EXPECT_EQ(server.accept(10ms).error(), std::errc::timed_out);
+  std::optional<stream> far;
+  const std::jthread connecting([&] { far = must(stream::connect(server.local_addr())); });
+  pollfd one{.fd = server.fd(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::poll(&one, 1, 30'000), 1);
+  const stream near = must(server.try_accept());
+  EXPECT_EQ(near.local_addr(), server.local_addr());
+}
+
+}  // namespace
+}  // namespace verbena::verbs
