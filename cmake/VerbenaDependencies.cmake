@@ -8,6 +8,9 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(isal REQUIRED IMPORTED_TARGET libisal)
 pkg_check_modules(ibverbs REQUIRED IMPORTED_TARGET libibverbs)
 pkg_check_modules(rdmacm REQUIRED IMPORTED_TARGET librdmacm)
+pkg_check_modules(liburing REQUIRED IMPORTED_TARGET liburing)
+# Headers only: for include/verbena/asio.h.
+find_package(Boost 1.81 REQUIRED)
 
 if(VERBENA_TESTS)
   find_package(GTest REQUIRED)

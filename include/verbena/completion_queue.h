@@ -79,6 +79,7 @@ class completion_queue : public detail::handle<ibv_cq> {
 
  protected:
   friend class context;
+  completion_queue() noexcept = default;  // as one that was moved from
   completion_queue(ibv_cq* raw, std::vector<detail::keep> parents);
 
  private:
