@@ -153,12 +153,15 @@ template <typename T>
 
 /// Unwraps a Result or returns its error from the enclosing function: the only macro with control
 /// flow. `auto pd = VERBENA_TRY(context.alloc_pd());` (a GNU statement expression, which GCC and
-/// clang share)
+/// clang share). One may stand within another.
 #ifndef VERBENA_TRY
-#define VERBENA_TRY(expression)                                               \
-  __extension__({                                                             \
-    auto&& try_result_ = (expression);                                        \
-    if (!try_result_) return std::unexpected(std::move(try_result_).error()); \
-    std::move(try_result_).value();                                           \
+#define VERBENA_TRY(expression) VERBENA_TRY_COUNTED(expression, __COUNTER__)
+#define VERBENA_TRY_COUNTED(expression, count) VERBENA_TRY_NUMBERED(expression, count)
+#define VERBENA_TRY_NUMBERED(expression, number) VERBENA_TRY_NAMED(expression, try_result_##number)
+#define VERBENA_TRY_NAMED(expression, name)                     \
+  __extension__({                                               \
+    auto&& name = (expression);                                 \
+    if (!name) return std::unexpected(std::move(name).error()); \
+    std::move(name).value();                                    \
   })
 #endif
