@@ -155,6 +155,7 @@ template <typename T>
 /// flow. `auto pd = VERBENA_TRY(context.alloc_pd());` (a GNU statement expression, which GCC and
 /// clang share). One may stand within another.
 #ifndef VERBENA_TRY
+// NOLINTBEGIN(bugprone-macro-parentheses): `name` is one
 #define VERBENA_TRY(expression) VERBENA_TRY_COUNTED(expression, __COUNTER__)
 #define VERBENA_TRY_COUNTED(expression, count) VERBENA_TRY_NUMBERED(expression, count)
 #define VERBENA_TRY_NUMBERED(expression, number) VERBENA_TRY_NAMED(expression, try_result_##number)
@@ -164,4 +165,5 @@ template <typename T>
     if (!name) return std::unexpected(std::move(name).error()); \
     std::move(name).value();                                    \
   })
+// NOLINTEND(bugprone-macro-parentheses)
 #endif
