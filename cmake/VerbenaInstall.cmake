@@ -88,7 +88,8 @@ function(_verbena_pkg_config name library kind components packages modules)
 endfunction()
 
 # Once, whatever components there are.
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/verbena" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT api)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/verbena" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT api
+        FILES_MATCHING PATTERN "*.h")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/verbena-config-version.cmake"
                                  COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_SOURCE_DIR}/cmake/verbena-config.cmake"
