@@ -34,7 +34,7 @@ struct end {
   std::optional<event_channel> own{};
 
   /// For a call that waits: `operation_not_permitted` where others' events would be taken.
-  [[nodiscard]] Result<> check_own(const char* operation) const;
+  [[nodiscard]] Result<const event_channel*> own_channel(const char* operation) const;
 };
 
 }  // namespace detail

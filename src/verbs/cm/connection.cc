@@ -41,7 +41,8 @@ Result<resolved> connector::resolve(const socket_address& peer, const resolve_op
   connector one = VERBENA_TRY(begin(std::move(end), peer, options));
   // The rdma_cm has a time for each of the two steps; this is for a device that forgets one.
   const auto most = 2 * options.timeout + std::chrono::seconds(1);
-  return wait_for_next<resolved>(*one.end_.own, most, "connector::resolve",
+  const event_channel& channel = *VERBENA_TRY(one.end_.own_channel("connector::resolve"));
+  return wait_for_next<resolved>(channel, most, "connector::resolve",
                                  [&](const event& happened) { return one.handle(happened); });
 }
 
@@ -66,7 +67,7 @@ Result<connecting> resolved::start_connect(queue_pair<rc> qp,
 
 Result<connection> resolved::connect(queue_pair<rc> qp, const connection_parameters& parameters,
                                      std::chrono::milliseconds at_most) && {
-  VERBENA_TRY(end_.check_own("resolved::connect"));
+  VERBENA_TRY(end_.own_channel("resolved::connect"));
   connecting next = VERBENA_TRY(std::move(*this).start_connect(std::move(qp), parameters));
   return std::move(next).wait(at_most);
 }
@@ -87,7 +88,8 @@ Result<std::optional<connection>> connecting::handle(const event& happened) {
 }
 
 Result<connection> connecting::wait(std::chrono::milliseconds at_most) && {
-  return wait_for_next<connection>(*end_.own, at_most, "connecting::wait",
+  const event_channel& channel = *VERBENA_TRY(end_.own_channel("connecting::wait"));
+  return wait_for_next<connection>(channel, at_most, "connecting::wait",
                                    [&](const event& happened) { return handle(happened); });
 }
 
@@ -132,19 +134,19 @@ Result<bool> connection::handle(const event& happened) {
 
 Result<> connection::wait_disconnected(std::chrono::milliseconds at_most) {
   if (over_) return {};
-  VERBENA_TRY(end_.check_own("connection::wait_disconnected"));
+  const event_channel& channel = *VERBENA_TRY(end_.own_channel("connection::wait_disconnected"));
   const auto step = [&](const event& happened) -> Result<bool> {
     VERBENA_TRY(handle(happened));
     return over_;
   };
-  VERBENA_TRY(wait_for(*end_.own, after(at_most), "connection::wait_disconnected", step));
+  VERBENA_TRY(wait_for(channel, after(at_most), "connection::wait_disconnected", step));
   return {};
 }
 
 Result<> connection::handle_waiting() {
-  VERBENA_TRY(end_.check_own("connection::handle_waiting"));
+  const event_channel& channel = *VERBENA_TRY(end_.own_channel("connection::handle_waiting"));
   while (true) {
-    const auto happened = end_.own->try_get_event();
+    const auto happened = channel.try_get_event();
     if (!happened && happened.error().would_block()) return {};
     if (!happened) return std::unexpected(happened.error());
     VERBENA_TRY(handle(*happened));

@@ -29,7 +29,8 @@ Result<datagram_peer> datagram_resolver::resolve(const socket_address& peer,
                                                  std::chrono::milliseconds at_most) {
   auto end = VERBENA_TRY(make_end(port_space::udp));
   datagram_resolver one = VERBENA_TRY(begin(std::move(end), peer, private_data, options));
-  return wait_for_next<datagram_peer>(*one.end_.own, at_most, "datagram_resolver::resolve",
+  const event_channel& channel = *VERBENA_TRY(one.end_.own_channel("datagram_resolver::resolve"));
+  return wait_for_next<datagram_peer>(channel, at_most, "datagram_resolver::resolve",
                                       [&](const event& happened) { return one.handle(happened); });
 }
 
@@ -45,8 +46,9 @@ Result<std::optional<datagram_peer>> datagram_resolver::handle(const event& happ
     const auto asked = end_.one.connect({.private_data = private_data_});
     if (!asked) return give_up(asked.error());
   }
-  if (happened.type() != event_type::established || !happened.target()) return std::nullopt;
-  return datagram_peer(std::move(end_), *happened.target(), happened.private_data());
+  const std::optional<datagram_target>& target = happened.target();
+  if (happened.type() != event_type::established || !target) return std::nullopt;
+  return datagram_peer(std::move(end_), *target, happened.private_data());
 }
 
 // --- Answering
@@ -98,8 +100,8 @@ Result<std::optional<datagram_request>> datagram_listener::handle(event& happene
 }
 
 Result<datagram_request> datagram_listener::accept(std::chrono::milliseconds at_most) {
-  VERBENA_TRY(end_.check_own("datagram_listener::accept"));
-  return wait_for_next<datagram_request>(*end_.own, at_most, "datagram_listener::accept",
+  const event_channel& channel = *VERBENA_TRY(end_.own_channel("datagram_listener::accept"));
+  return wait_for_next<datagram_request>(channel, at_most, "datagram_listener::accept",
                                          [&](event& happened) { return handle(happened); });
 }
 

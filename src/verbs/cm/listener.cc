@@ -39,7 +39,7 @@ Result<connecting> incoming::start_accept(queue_pair<rc> qp,
 
 Result<connection> incoming::accept(queue_pair<rc> qp, const connection_parameters& parameters,
                                     std::chrono::milliseconds at_most) && {
-  VERBENA_TRY(end_.check_own("incoming::accept"));
+  VERBENA_TRY(end_.own_channel("incoming::accept"));
   connecting next = VERBENA_TRY(std::move(*this).start_accept(std::move(qp), parameters));
   return std::move(next).wait(at_most);
 }
@@ -87,17 +87,17 @@ Result<std::optional<incoming>> listener::handle(event& happened) {
 }
 
 Result<incoming> listener::accept(std::chrono::milliseconds at_most) {
-  VERBENA_TRY(end_.check_own("listener::accept"));
-  return wait_for_next<incoming>(*end_.own, at_most, "listener::accept",
+  const event_channel& channel = *VERBENA_TRY(end_.own_channel("listener::accept"));
+  return wait_for_next<incoming>(channel, at_most, "listener::accept",
                                  [&](event& happened) { return handle(happened); });
 }
 
 Result<incoming> listener::accept() { return accept(std::chrono::milliseconds::max()); }
 
 Result<incoming> listener::try_accept() {
-  VERBENA_TRY(end_.check_own("listener::try_accept"));
+  const event_channel& channel = *VERBENA_TRY(end_.own_channel("listener::try_accept"));
   while (true) {
-    auto happened = VERBENA_TRY(end_.own->try_get_event());
+    auto happened = VERBENA_TRY(channel.try_get_event());
     auto next = VERBENA_TRY(handle(happened));
     if (next) return std::move(*next);
   }

@@ -35,10 +35,11 @@ Result<multicast_joining> multicast_socket::start_join(queue_pair<ud> qp,
 
 Result<multicast_group> multicast_socket::join(queue_pair<ud> qp, const socket_address& group,
                                                std::chrono::milliseconds at_most) && {
-  VERBENA_TRY(end_.check_own("multicast_socket::join"));
+  VERBENA_TRY(end_.own_channel("multicast_socket::join"));
   multicast_joining joining = VERBENA_TRY(std::move(*this).start_join(std::move(qp), group));
+  const event_channel& channel = *VERBENA_TRY(joining.end_.own_channel("multicast_socket::join"));
   return wait_for_next<multicast_group>(
-      *joining.end_.own, at_most, "multicast_socket::join",
+      channel, at_most, "multicast_socket::join",
       [&](const event& happened) { return joining.handle(happened); });
 }
 
@@ -46,12 +47,13 @@ Result<multicast_group> multicast_socket::join(queue_pair<ud> qp, const socket_a
 
 Result<std::optional<multicast_group>> multicast_joining::handle(const event& happened) {
   if (!happened.is_of(end_.one)) return std::nullopt;
-  const bool joined = happened.type() == event_type::multicast_join;
+  const std::optional<datagram_target>& target = happened.target();
+  const bool joined = happened.type() == event_type::multicast_join && target;
   if (!joined && !happened.is_failure()) return std::nullopt;
   detail::end end = std::move(end_);
   queue_pair<ud> qp = std::move(qp_);
-  if (!joined) return std::unexpected(happened.failure());
-  return multicast_group(std::move(end), std::move(qp), group_, *happened.target());
+  if (!target || !joined) return std::unexpected(happened.failure());
+  return multicast_group(std::move(end), std::move(qp), group_, *target);
 }
 
 // --- multicast_group

@@ -4,8 +4,8 @@
 namespace verbena::verbs::cm {
 namespace detail {
 
-Result<> end::check_own(const char* operation) const {
-  if (one && own) return {};
+Result<const event_channel*> end::own_channel(const char* operation) const {
+  if (one && own) return &*own;
   if (!one) return fail(std::errc::bad_file_descriptor, operation, "it was moved from");
   return fail(std::errc::operation_not_permitted, operation,
               "the event channel is shared: waiting here would take the events of others; give "

@@ -46,8 +46,8 @@ template <typename Next, typename Handle>
                                          Handle handle) {
   Result<std::optional<Next>> next = wait_for(channel, after(at_most), verb, handle);
   if (!next) return std::unexpected(std::move(next).error());
-  if (!next->has_value()) return fail(std::errc::timed_out, verb);
-  return std::move(**next);
+  if (std::optional<Next>& made = *next) return std::move(*made);
+  return fail(std::errc::timed_out, verb);
 }
 
 /// An id on a channel of its own, or on a shared one.
