@@ -4,6 +4,7 @@
 #include <infiniband/verbs.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -39,6 +40,19 @@ class mr_slice {
   ibv_sge sge_{};
 };
 static_assert(sizeof(mr_slice) == sizeof(ibv_sge));
+
+namespace detail {
+/// How many regions there are whose requests' addresses are no pointers of the process.
+extern std::atomic<std::size_t> unreadable_regions;
+[[nodiscard]] bool is_unreadable(std::uint32_t lkey);
+/// Whether the bytes of a slice can be copied by the processor: not those of a dma-buf, of device
+/// memory, of the null region and of a zero-based one.
+[[nodiscard]] inline bool is_readable(const mr_slice& slice) {
+  if (unreadable_regions.load(std::memory_order_relaxed) == 0) [[likely]]
+    return true;
+  return !is_unreadable(slice.lkey());
+}
+}  // namespace detail
 
 /// A peer's memory: what it has to tell for READs, WRITEs and atomics.
 class remote_region {

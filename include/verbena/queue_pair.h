@@ -333,7 +333,8 @@ class queue_pair : public detail::queue_pair_base {
     return {&slice, 1};
   }
   [[nodiscard]] posting sized(posting how, const mr_slice& from) const noexcept {
-    return {how.wr_id, with_inline(how.flags, from.size())};
+    const send_flags flags = with_inline(how.flags, from.size());
+    return {how.wr_id, flags == how.flags || detail::is_readable(from) ? flags : how.flags};
   }
 };
 

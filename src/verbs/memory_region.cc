@@ -6,7 +6,10 @@
 
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <new>
+#include <shared_mutex>
+#include <unordered_set>
 #include <utility>
 
 #include "verbena/protection_domain.h"
@@ -72,9 +75,61 @@ Result<remote_region> remote_region::from_bytes(std::span<const std::byte> from)
   return remote_region(address, length, reader.u32());
 }
 
+namespace detail {
+
+std::atomic<std::size_t> unreadable_regions{0};
+
+namespace {
+
+/// Keys of different devices may be the same: then one is taken for unreadable that is not, which
+/// costs a copy that is not saved.
+struct Unreadable {
+  std::shared_mutex mutex;
+  std::unordered_multiset<std::uint32_t> lkeys;
+};
+/// Never destroyed: regions may outlive main().
+Unreadable& unreadable() {
+  static auto* const one = new Unreadable;
+  return *one;
+}
+
+/// A region is unreadable as long as its core has one.
+struct UnreadableNote {
+  explicit UnreadableNote(std::uint32_t the_lkey) : lkey(the_lkey) {
+    const std::scoped_lock lock(unreadable().mutex);
+    unreadable().lkeys.insert(lkey);
+    unreadable_regions.fetch_add(1);
+  }
+  UnreadableNote(const UnreadableNote&) = delete;
+  UnreadableNote& operator=(const UnreadableNote&) = delete;
+  ~UnreadableNote() {
+    const std::scoped_lock lock(unreadable().mutex);
+    unreadable().lkeys.erase(unreadable().lkeys.find(lkey));
+    unreadable_regions.fetch_sub(1);
+  }
+  std::uint32_t lkey;
+};
+
+std::vector<keep> noted(std::vector<keep> parents, std::span<std::byte> bytes, access rights,
+                        std::uint32_t lkey) {
+  if (bytes.empty() || has(rights, access::zero_based))
+    parents.push_back(std::make_shared<UnreadableNote>(lkey));
+  return parents;
+}
+
+}  // namespace
+
+bool is_unreadable(std::uint32_t lkey) {
+  const std::shared_lock lock(unreadable().mutex);
+  return unreadable().lkeys.contains(lkey);
+}
+
+}  // namespace detail
+
 memory_region::memory_region(ibv_mr* raw, std::span<std::byte> bytes, std::uint64_t start,
                              access rights, std::vector<detail::keep> parents)
-    : handle(raw, &ibv_dereg_mr, "ibv_dereg_mr", std::move(parents)),
+    : handle(raw, &ibv_dereg_mr, "ibv_dereg_mr",
+             detail::noted(std::move(parents), bytes, rights, raw->lkey)),
       bytes_(bytes),
       start_(start),
       rights_(rights) {}
