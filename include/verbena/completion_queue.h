@@ -122,8 +122,10 @@ class poll_guard {
     if (cq_ != nullptr) ibv_end_poll(cq_);
   }
 
-  /// Goes on to the next completion; false when there is none.
+  /// Goes on to the next completion; false when there is none, and nothing to be read any more.
   [[nodiscard]] Result<bool> next() {
+    if (cq_ == nullptr) [[unlikely]]
+      return fail(std::errc::bad_file_descriptor, "poll_guard::next", "it was moved from");
     const int error = ibv_next_poll(cq_);
     if (error == 0) [[likely]]
       return true;

@@ -146,15 +146,17 @@ std::optional<std::uint32_t> poll_guard::immediate() const {
 
 Result<> poll_guard::result() const {
   if (ok()) return {};
-  return std::unexpected(Error(completion_failure{.status = status(),
-                                                  .vendor_err = vendor_err(),
-                                                  .wr_id = wr_id(),
-                                                  .qp_num = qp_num().value()}));
+  // A queue that was made without the field may have no function for it.
+  const std::uint32_t number = cq_->read_qp_num == nullptr ? 0 : qp_num().value();
+  return std::unexpected(Error(completion_failure{
+      .status = status(), .vendor_err = vendor_err(), .wr_id = wr_id(), .qp_num = number}));
 }
 
 Result<> completion_queue_ex::moderate(std::uint16_t count,
                                        std::chrono::microseconds period) const {
   VERBENA_TRY(check("moderate"));
+  if (period.count() < 0 || period.count() > UINT16_MAX)
+    return fail(std::errc::invalid_argument, "moderate", "a period is 0 to 65535 microseconds");
   ibv_modify_cq_attr attributes{};
   attributes.attr_mask = IBV_CQ_ATTR_MODERATE;
   attributes.moderate.cq_count = count;
