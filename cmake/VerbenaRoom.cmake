@@ -14,7 +14,7 @@ function(verbena_add_rooms)
   endforeach()
 endfunction()
 
-# verbena_room(NAME [LABEL unit] [SERIAL] [COLD] [DEPENDS room...] [LIBS target...]
+# verbena_room(NAME [LABEL unit] [SERIAL] [COLD] [APART] [DEPENDS room...] [LIBS target...]
 #              [TEST_LIBS target...] [EXCLUDE file...])
 #
 # Builds from the current folder, by the names of its files:
@@ -22,10 +22,11 @@ endfunction()
 #   *_test.cc        bin/NAME_test, one GoogleTest binary, one ctest with that LABEL
 #   x_fuzz.cc        corpus replay as a ctest; with VERBENA_FUZZ also bin/NAME_x_fuzz
 # SERIAL is for tests that live in real time: no other test runs beside them. COLD is for sources whose
-# speed is no matter: they are built the quick way, as tests are.
+# speed is no matter: they are built the quick way, as tests are. APART is for rooms that are no part of
+# libverbena.so: they are compiled for ordinary linking only.
 # The folder's parent is the include root: #include "NAME/file.h".
 function(verbena_room name)
-  cmake_parse_arguments(PARSE_ARGV 1 room "SERIAL;COLD" "LABEL" "DEPENDS;LIBS;TEST_LIBS;EXCLUDE")
+  cmake_parse_arguments(PARSE_ARGV 1 room "SERIAL;COLD;APART" "LABEL" "DEPENDS;LIBS;TEST_LIBS;EXCLUDE")
   if(NOT room_LABEL)
     set(room_LABEL unit)
   endif()
@@ -48,7 +49,7 @@ function(verbena_room name)
     else()
       _verbena_precompile(verbena_${name} verbena_base precompiled.h)
     endif()
-    if(VERBENA_LTO)
+    if(VERBENA_LTO AND NOT room_APART)
       target_compile_options(verbena_${name} PRIVATE -flto=auto -ffat-lto-objects)
     endif()
     set(scope PUBLIC)
