@@ -82,14 +82,26 @@ class asio_pump : public std::enable_shared_from_this<asio_pump> {
     }
     if (done->more) {
       kick();
-    } else if (inner.waiting() > 0 && !waits_ && descriptor_.is_open()) {
+    } else if (inner.waiting() == 0) {
+      // The context is not kept busy for nobody.
+      boost::system::error_code ignored;
+      if (waits_) descriptor_.cancel(ignored);
+    } else if (!waits_ && descriptor_.is_open()) {
       waits_ = true;
       descriptor_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                              [self = shared_from_this()](boost::system::error_code error) {
-                               self->waits_ = false;
-                               if (!error) self->run();
+                               self->waited(error);
                              });
     }
+  }
+  /// Cancelled, somebody may have come meanwhile.
+  void waited(boost::system::error_code error) {
+    waits_ = false;
+    if (!descriptor_.is_open()) return;
+    if (error && error != boost::asio::error::operation_aborted)
+      inner.close(Error(error, "async_wait"));
+    else
+      run();
   }
 
   boost::asio::strand<boost::asio::any_io_executor> strand_;

@@ -245,7 +245,7 @@ task<> pong(AsyncPair<rc>& pair, int rounds) {
 
 // Each round sleeps, is woken by the channel, and races arming with completing.
 TYPED_TEST(Loops, TenThousandMessagesGoBackAndForth) {
-  constexpr int kRounds = 10'000;
+  constexpr int kRounds = 5'000;  // of two messages
   AsyncPair<rc> pair({.max_inline_data = 16});
   this->attach(pair);
   int done = 0;
@@ -269,7 +269,7 @@ TYPED_TEST(Loops, ALoopThatSpinsDoesTheSame) {
 
 // The ends are in threads of their own, so that each sleeps and is woken at any time.
 TYPED_TEST(Loops, NoWakeUpIsLostBetweenThreads) {
-  constexpr int kRounds = 5'000;
+  constexpr int kRounds = 1'000;
   AsyncPair<rc> pair;
   std::thread other([&] {
     auto loop = must(TypeParam::create());
