@@ -88,10 +88,9 @@ class asio_pump : public std::enable_shared_from_this<asio_pump> {
       if (waits_) descriptor_.cancel(ignored);
     } else if (!waits_ && descriptor_.is_open()) {
       waits_ = true;
-      descriptor_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                             [self = shared_from_this()](boost::system::error_code error) {
-                               self->waited(error);
-                             });
+      descriptor_.async_wait(
+          boost::asio::posix::stream_descriptor::wait_read,
+          [self = shared_from_this()](boost::system::error_code error) { self->waited(error); });
     }
   }
   /// Cancelled, somebody may have come meanwhile.
@@ -184,11 +183,11 @@ class asio_operation final : public operation {
     allocator of(boost::asio::get_associated_allocator(handler));
     this->~asio_operation();
     traits::deallocate(of, this, 1);
-    boost::asio::post(work.get_executor(),
-                      boost::asio::bind_allocator(
-                          of, [handler = std::move(handler), code, wc]() mutable {
-                            std::move(handler)(code, wc);
-                          }));
+    boost::asio::post(
+        work.get_executor(),
+        boost::asio::bind_allocator(of, [handler = std::move(handler), code, wc]() mutable {
+          std::move(handler)(code, wc);
+        }));
   }
 
   async_qp_state<S>* state_;
@@ -249,8 +248,7 @@ class asio_queue_pair {
   auto async_write_remote(const leased_slice& from, const remote_region& to, Token&& token)
     requires can_write<S>
   {
-    return sending(send_request<S>::write(detail::one(from), to), from,
-                   std::forward<Token>(token));
+    return sending(send_request<S>::write(detail::one(from), to), from, std::forward<Token>(token));
   }
   template <typename Token>
   auto async_write_remote_with_immediate(const leased_slice& from, const remote_region& to,
@@ -310,8 +308,8 @@ class asio_queue_pair {
   executor_type executor_;
 };
 
-/// A dispatcher that runs in an execution context, which outlives it. It keeps the context busy only
-/// while something waits. Destroying it ends all that waits with `operation_aborted`.
+/// A dispatcher that runs in an execution context, which outlives it. It keeps the context busy
+/// only while something waits. Destroying it ends all that waits with `operation_aborted`.
 class asio_dispatcher {
  public:
   using executor_type = boost::asio::any_io_executor;
@@ -343,8 +341,8 @@ class asio_dispatcher {
   /// As async_queue_pair::attach.
   template <service S>
   [[nodiscard]] Result<asio_queue_pair<S>> attach(queue_pair<S> qp) const {
-    return asio_queue_pair<S>(
-        VERBENA_TRY(async_queue_pair<S>::attach(pump_->inner, std::move(qp))), executor_);
+    return asio_queue_pair<S>(VERBENA_TRY(async_queue_pair<S>::attach(pump_->inner, std::move(qp))),
+                              executor_);
   }
 
  private:

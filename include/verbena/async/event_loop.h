@@ -23,18 +23,17 @@ namespace verbena::verbs {
 /// What runs tasks: anything with these can stand for the loops here. `readable` and `writable` are
 /// how other descriptors plug in (rdma_cm's events, a device's, sockets).
 template <typename L>
-concept event_loop =
-    requires(L& loop, dispatcher& of, int fd, async_clock::time_point when, std::stop_token stop,
-             task<void> work, std::function<void()> call) {
-      { loop.attach(of) } -> std::same_as<Result<>>;
-      { loop.run() } -> std::same_as<Result<>>;
-      loop.spawn(std::move(work));
-      loop.post(std::move(call));
-      loop.stop();
-      { loop.readable(fd, stop).await_resume() } -> std::same_as<Result<>>;
-      { loop.writable(fd, stop).await_resume() } -> std::same_as<Result<>>;
-      { loop.sleep_until(when, stop).await_resume() } -> std::same_as<Result<>>;
-    };
+concept event_loop = requires(L& loop, dispatcher& of, int fd, async_clock::time_point when,
+                              std::stop_token stop, task<void> work, std::function<void()> call) {
+  { loop.attach(of) } -> std::same_as<Result<>>;
+  { loop.run() } -> std::same_as<Result<>>;
+  loop.spawn(std::move(work));
+  loop.post(std::move(call));
+  loop.stop();
+  { loop.readable(fd, stop).await_resume() } -> std::same_as<Result<>>;
+  { loop.writable(fd, stop).await_resume() } -> std::same_as<Result<>>;
+  { loop.sleep_until(when, stop).await_resume() } -> std::same_as<Result<>>;
+};
 
 struct loop_options {
   /// How long it polls the dispatchers' queues before it sleeps: latency for processor time.
@@ -48,8 +47,8 @@ class loop_base;
 /// Something whose descriptor a loop watches.
 struct watched {
   int fd = -1;
-  short events = 0;  ///< POLLIN, POLLOUT
-  bool lasting = false;  ///< else one notice
+  short events = 0;         ///< POLLIN, POLLOUT
+  bool lasting = false;     ///< else one notice
   std::uint64_t token = 0;  ///< the loop's own
   virtual void notice() noexcept = 0;
 

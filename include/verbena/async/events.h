@@ -12,8 +12,7 @@ namespace verbena::verbs {
 /// The next of something that comes through a descriptor: `take` gives it, or `would_block`. For
 /// event channels of any kind; their descriptor does not block.
 template <event_loop Loop, typename Take>
-auto next_of(Loop& loop, int fd, Take take, std::stop_token stop = {})
-    -> task<decltype(take())> {
+auto next_of(Loop& loop, int fd, Take take, std::stop_token stop = {}) -> task<decltype(take())> {
   while (true) {
     auto one = take();
     if (one || !one.error().would_block()) co_return std::move(one);

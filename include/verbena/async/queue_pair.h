@@ -17,9 +17,9 @@ namespace verbena::verbs {
 /// What ends the waiting before the completion does. The request itself cannot be called back: it
 /// goes on, and its leases last until its completion.
 struct await_options {
-  std::stop_token stop{};                                ///< then `operation_canceled`
-  std::optional<async_clock::time_point> deadline{};     ///< then `timed_out`
-  send_flags flags = send_flags::none;                   ///< beside `signaled`
+  std::stop_token stop{};                             ///< then `operation_canceled`
+  std::optional<async_clock::time_point> deadline{};  ///< then `timed_out`
+  send_flags flags = send_flags::none;                ///< beside `signaled`
 };
 
 namespace detail {
@@ -58,7 +58,8 @@ struct pending_request {
       native.sg_list = const_cast<ibv_sge*>(&memory.native());
     if constexpr (!is_receive) {
       native.send_flags |= static_cast<unsigned>(flags | send_flags::signaled);
-      if (is_single && may_be_inline(native.opcode) && memory.size() <= to.qp.caps().max_inline_data)
+      if (is_single && may_be_inline(native.opcode) &&
+          memory.size() <= to.qp.caps().max_inline_data)
         native.send_flags |= IBV_SEND_INLINE;
     }
     return to.qp.post(request);
@@ -187,7 +188,8 @@ class async_queue_pair {
   [[nodiscard]] recv_awaiter recv(const leased_slice& into, await_options options = {}) const
     requires can_receive<S>
   {
-    return {state_.get(), detail::single<S>(recv_request(detail::one(into)), into), std::move(options)};
+    return {state_.get(), detail::single<S>(recv_request(detail::one(into)), into),
+            std::move(options)};
   }
   [[nodiscard]] send_awaiter send(const leased_slice& from, await_options options = {}) const
     requires(can_send<S> && !is_addressed<S>)
@@ -206,7 +208,8 @@ class async_queue_pair {
                                                  await_options options = {}) const
     requires can_write<S>
   {
-    return sending(send_request<S>::send_with_immediate(detail::one(from), immediate), from, options);
+    return sending(send_request<S>::send_with_immediate(detail::one(from), immediate), from,
+                   options);
   }
   [[nodiscard]] send_awaiter send_with_invalidate(const leased_slice& from, std::uint32_t rkey,
                                                   await_options options = {}) const
@@ -225,7 +228,8 @@ class async_queue_pair {
                                                   await_options options = {}) const
     requires can_write<S>
   {
-    return sending(send_request<S>::write_with_immediate(detail::one(from), to, immediate), from, options);
+    return sending(send_request<S>::write_with_immediate(detail::one(from), to, immediate), from,
+                   options);
   }
   [[nodiscard]] send_awaiter read(const leased_slice& into, const remote_region& from,
                                   await_options options = {}) const
@@ -244,7 +248,8 @@ class async_queue_pair {
                                           await_options options = {}) const
     requires can_read<S>
   {
-    return sending(send_request<S>::compare_swap(detail::one(into), at, expected, desired), into, options);
+    return sending(send_request<S>::compare_swap(detail::one(into), at, expected, desired), into,
+                   options);
   }
 
   // --- Any request. What it names (its list of slices, too) is the caller's until it is posted,

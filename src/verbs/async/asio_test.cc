@@ -185,11 +185,10 @@ TEST(Asio, ASlotCancelsOneOperation) {
   const std::weak_ptr<const void> memory = region->lease();
   asio::cancellation_signal signal;
   error_code how;
-  pair.right_qp->async_recv(must(leased_slice::of(*region)),
-                            asio::bind_cancellation_slot(
-                                signal.slot(), [&](error_code error, work_completion /*wc*/) {
-                                  how = error;
-                                }));
+  pair.right_qp->async_recv(
+      must(leased_slice::of(*region)),
+      asio::bind_cancellation_slot(signal.slot(),
+                                   [&](error_code error, work_completion /*wc*/) { how = error; }));
   region.reset();
   asio::post(io, [&] { signal.emit(asio::cancellation_type::terminal); });
   io.run();
@@ -236,11 +235,10 @@ TEST(Asio, AMovedFromQueuePairReports) {
   const auto taken = std::move(*pair.left_qp);
   error_code how;
   // NOLINTNEXTLINE(bugprone-use-after-move): what it then says is what is tested
-  pair.left_qp->async_send(pair.left.slice(0, 8),
-                           asio::bind_executor(io.get_executor(),
-                                               [&](error_code error, work_completion /*wc*/) {
-                                                 how = error;
-                                               }));
+  pair.left_qp->async_send(
+      pair.left.slice(0, 8),
+      asio::bind_executor(io.get_executor(),
+                          [&](error_code error, work_completion /*wc*/) { how = error; }));
   io.run();
   EXPECT_EQ(how, boost::system::errc::bad_file_descriptor);
 }

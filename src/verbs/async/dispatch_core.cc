@@ -80,7 +80,8 @@ Result<> dispatch_core::start(operation& one, lane& queue, leases holds,
   {
     const Lock lock(mutex_);
     if (closed_) return std::unexpected(*closed_);
-    if (one.phase_ == operation::phase::finished) return canceled("it was cancelled before it began");
+    if (one.phase_ == operation::phase::finished)
+      return canceled("it was cancelled before it began");
     if (queue.left) return canceled("its queue pair is being destroyed");
     one.lane_ = &queue;
     one.holds_ = std::move(holds);
@@ -245,8 +246,7 @@ Result<dispatched> dispatch_core::poll_within(Lock& lock) {
       done.more = true;
       break;
     }
-    const auto batch =
-        VERBENA_TRY(cq.poll(std::span(room).first(std::min(left, room.size()))));
+    const auto batch = VERBENA_TRY(cq.poll(std::span(room).first(std::min(left, room.size()))));
     if (batch.empty()) break;
     done.completions += batch.size();
     std::size_t foreign = 0;
@@ -293,8 +293,7 @@ void dispatch_core::close(const Error& why) {
     // Whoever waits for a place waits behind something posted.
     if (record.queue == nullptr) continue;
     list_head& parked = record.queue->parked;
-    while (!parked.empty())
-      make_ready(operation::of_main(*parked.after), std::unexpected(why));
+    while (!parked.empty()) make_ready(operation::of_main(*parked.after), std::unexpected(why));
   }
   while (!ready_.empty()) deliver(lock);
 }
@@ -302,9 +301,10 @@ void dispatch_core::close(const Error& why) {
 Result<> dispatch_core::reserve(std::size_t depth) {
   const Lock lock(mutex_);
   if (attached_depth_ + depth > cq.depth())
-    return fail(std::errc::invalid_argument, "attach",
-                "the queue pairs together hold more requests than the dispatcher's completion queue: "
-                "create it with a greater depth");
+    return fail(
+        std::errc::invalid_argument, "attach",
+        "the queue pairs together hold more requests than the dispatcher's completion queue: "
+        "create it with a greater depth");
   attached_depth_ += depth;
   return {};
 }
@@ -319,8 +319,7 @@ void dispatch_core::leave(attachment& leaving, std::size_t depth) {
       if (record.owner != nullptr && belongs(record, leaving))
         give_up(*record.owner, canceled(kWhy));
     for (list_head* const parked : {&leaving.sends.parked, &leaving.receives.parked})
-      while (!parked->empty())
-        make_ready(operation::of_main(*parked->after), canceled(kWhy));
+      while (!parked->empty()) make_ready(operation::of_main(*parked->after), canceled(kWhy));
     let_go(lock);
     if (ready_.empty()) return;
   }

@@ -22,8 +22,8 @@ Result<dispatcher> dispatcher::create(const context& on, const dispatcher_attrib
                 "a budget of 0 takes no completion");
   auto channel = VERBENA_TRY(on.create_channel());
   VERBENA_TRY(channel.set_blocking(false));
-  auto cq = VERBENA_TRY(on.create_cq(
-      {.depth = attributes.depth, .channel = &channel, .vector = attributes.vector}));
+  auto cq = VERBENA_TRY(
+      on.create_cq({.depth = attributes.depth, .channel = &channel, .vector = attributes.vector}));
   return dispatcher(
       std::make_shared<detail::dispatch_core>(std::move(channel), std::move(cq), attributes));
 }

@@ -86,15 +86,13 @@ TEST(Dispatcher, WhoComesToAFullQueueIsParkedAndGoesInOrder) {
   std::vector<std::unique_ptr<Running>> sends;
   for (std::uint32_t i = 0; i < all; ++i) {
     pair.left.memory.bytes()[i] = static_cast<std::byte>(i);
-    sends.push_back(
-        std::make_unique<Running>(send(pair.left_end(), pair.left.slice(i, 1))));
+    sends.push_back(std::make_unique<Running>(send(pair.left_end(), pair.left.slice(i, 1))));
   }
   EXPECT_EQ(pair.left.in.posted(), room);
   EXPECT_EQ(pair.left.in.waiting(), all);
   std::vector<std::unique_ptr<Running>> receiving;
   for (std::uint32_t i = 0; i < all; ++i)
-    receiving.push_back(
-        std::make_unique<Running>(recv(pair.right_end(), pair.right.slice(i, 1))));
+    receiving.push_back(std::make_unique<Running>(recv(pair.right_end(), pair.right.slice(i, 1))));
   ASSERT_TRUE(spin_until({&pair.left.in, &pair.right.in},
                          [&] { return receiving.back()->ended() && sends.back()->ended(); }));
   for (std::uint32_t i = 0; i < all; ++i) {
@@ -151,9 +149,7 @@ TEST(Dispatcher, CancellingFreesNoMemoryThatIsPosted) {
 
 TEST(Dispatcher, ALateCompletionMeetsNobodyElse) {
   AsyncPair<rc> pair;
-  {
-    const Running gone(recv(pair.right_end(), pair.right.slice(0, 8)));
-  }
+  { const Running gone(recv(pair.right_end(), pair.right.slice(0, 8))); }
   // Most likely at the same address as the one before.
   Running second(recv(pair.right_end(), pair.right.slice(8, 8)));
   Running one(send(pair.left_end(), pair.left.slice(0, 8)));
@@ -189,12 +185,9 @@ TEST(Dispatcher, ItMayGoBeforeWhatWaits) {
   auto region =
       std::make_unique<memory_region>(must(pair.right.pd.alloc_mr(4096, access::local_write)));
   const std::weak_ptr<const void> memory = region->lease();
-  auto receive =
-      std::make_unique<Running>(recv(pair.right_end(), must(leased_slice::of(*region))));
+  auto receive = std::make_unique<Running>(recv(pair.right_end(), must(leased_slice::of(*region))));
   region.reset();
-  {
-    const dispatcher gone = std::move(pair.right.in);
-  }
+  { const dispatcher gone = std::move(pair.right.in); }
   ASSERT_TRUE(receive->ended());
   EXPECT_EQ(receive->how().error(), std::errc::operation_canceled);
   receive.reset();
@@ -232,8 +225,7 @@ TEST(Dispatcher, AnErrorCompletionIsAnErrorAndTheRestIsFlushed) {
   AsyncPair<rc> pair;
   Running receive(recv(pair.left_end(), pair.left.slice(0, 8)));
   Running wrong(write(pair.left_end(), pair.left.slice(0, 8), remote_region(0x1000, 8, 0x9999)));
-  ASSERT_TRUE(
-      spin_until({&pair.left.in}, [&] { return wrong.ended() && receive.ended(); }));
+  ASSERT_TRUE(spin_until({&pair.left.in}, [&] { return wrong.ended() && receive.ended(); }));
   EXPECT_EQ(wrong.how().error(), std::errc::permission_denied);
   ASSERT_NE(wrong.how().error().completion(), nullptr);
   EXPECT_EQ(wrong.how().error().completion()->status, IBV_WC_REM_ACCESS_ERR);
@@ -286,8 +278,7 @@ TEST(Dispatcher, RequestsOfOthersGoToTheHook) {
   must(pair.right_end().inner().post_recv(into, reinterpret_cast<std::uint64_t>(&pair)));
   Running one(send(pair.left_end(), pair.left.slice(0, 8)));
   Running other(send(pair.left_end(), pair.left.slice(0, 8)));
-  ASSERT_TRUE(
-      spin_until({&pair.left.in, &pair.right.in}, [&] { return seen.size() == 2; }));
+  ASSERT_TRUE(spin_until({&pair.left.in, &pair.right.in}, [&] { return seen.size() == 2; }));
   EXPECT_EQ(seen, (std::vector<std::uint64_t>{77, reinterpret_cast<std::uint64_t>(&pair)}));
 }
 
@@ -300,15 +291,14 @@ TEST(Dispatcher, DatagramsKeepTheirAddressHandle) {
   must(out.activate(port{1}, kKey));
   must(in.activate(port{1}, kKey));
   const auto from = must(left.ctx.routable_gid());
-  auto ah = std::make_unique<address_handle>(must(left.pd.create_ah(
-      {.to = must(right.ctx.routable_gid()).id, .source = from.index})));
+  auto ah = std::make_unique<address_handle>(
+      must(left.pd.create_ah({.to = must(right.ctx.routable_gid()).id, .source = from.index})));
   auto sender = must(async_queue_pair<ud>::attach(left.in, std::move(out)));
   auto receiver = must(async_queue_pair<ud>::attach(right.in, std::move(in)));
   Running receive(recv(receiver, right.slice(0, 1024)));
-  const datagram_address to{
-      .ah = *ah, .to = receiver.inner().number(), .key = kKey};
-  Running sent([](const auto& qp, datagram_address where, leased_slice what)
-                   -> task<Result<work_completion>> {
+  const datagram_address to{.ah = *ah, .to = receiver.inner().number(), .key = kKey};
+  Running sent([](const auto& qp, datagram_address where,
+                  leased_slice what) -> task<Result<work_completion>> {
     co_return co_await qp.send(where, what);
   }(sender, to, left.slice(0, 10)));
   ah.reset();
@@ -347,8 +337,7 @@ TEST(Dispatcher, StopRequestsOfAnotherThreadRaceWithCompletions) {
   int received = 0;
   for (int i = 0; i < 300; ++i) {
     std::stop_source stop;
-    Running receive(
-        recv(pair.right_end(), pair.right.slice(0, 8), {.stop = stop.get_token()}));
+    Running receive(recv(pair.right_end(), pair.right.slice(0, 8), {.stop = stop.get_token()}));
     Running sent(send(pair.left_end(), pair.left.slice(0, 8)));
     std::thread stopper([&] { stop.request_stop(); });
     ASSERT_TRUE(spin_until({&pair.left.in, &pair.right.in},

@@ -41,9 +41,7 @@ Result<> epoll_loop::settle(int fd, of_fd& of) {
   epoll_event event{};
   event.events = wanted;
   event.data.fd = fd;
-  const int how = wanted == 0          ? EPOLL_CTL_DEL
-                  : of.registered == 0 ? EPOLL_CTL_ADD
-                                       : EPOLL_CTL_MOD;
+  const int how = wanted == 0 ? EPOLL_CTL_DEL : of.registered == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
   VERBENA_TRY(detail::from_minus_one(epoll_ctl(epoll_, how, fd, &event), "epoll_ctl"));
   of.registered = wanted;
   return {};

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "verbena/async/event_loop.h"
-
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -9,6 +7,7 @@
 #include <thread>
 
 #include "verbena/async/epoll_loop.h"
+#include "verbena/async/event_loop.h"
 #include "verbena/async/events.h"
 #include "verbena/async/uring_loop.h"
 #include "verbs/async/test_ends.h"
@@ -44,7 +43,8 @@ class Loops : public ::testing::Test {
 using Both = ::testing::Types<epoll_loop, uring_loop>;
 struct Names {
   template <typename L>
-  static std::string GetName(int /*index*/) {  // NOLINT(readability-identifier-naming): GoogleTest's
+  static std::string GetName(
+      int /*index*/) {  // NOLINT(readability-identifier-naming): GoogleTest's
     return std::is_same_v<L, epoll_loop> ? "epoll" : "io_uring";
   }
 };
@@ -111,9 +111,9 @@ TYPED_TEST(Loops, SeveralWaitForOneDescriptor) {
   must(this->loop_->run());
   writer.join();
   EXPECT_EQ(count, 3);
-  EXPECT_TRUE(this->loop_->run_until(
-      [](auto& loop, int of) -> task<Result<>> { co_return co_await loop.writable(of); }(
-                                *this->loop_, fd)));
+  EXPECT_TRUE(this->loop_->run_until([](auto& loop, int of) -> task<Result<>> {
+    co_return co_await loop.writable(of);
+  }(*this->loop_, fd)));
   ::close(fd);
 }
 
@@ -200,8 +200,7 @@ task<> send_some(AsyncPair<rc>& pair) {
   const auto from = pair.left.slice(0, 16);
   EXPECT_TRUE(co_await qp.send(from));
   EXPECT_TRUE(co_await qp.send_with_immediate(from, 7));
-  EXPECT_TRUE(
-      co_await qp.write_with_immediate(from, must(pair.right.memory.remote()), 8));
+  EXPECT_TRUE(co_await qp.write_with_immediate(from, must(pair.right.memory.remote()), 8));
   const std::array<mr_slice, 2> list{from.memory(), from.memory()};
   leases holds;
   holds.add(from.lease()).add(from.lease());

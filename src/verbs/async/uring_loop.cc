@@ -67,8 +67,8 @@ Result<> uring_loop::wait(timeout at_most) {
     time = {.tv_sec = seconds.count(), .tv_nsec = (*at_most - seconds).count()};
   }
   io_uring_cqe* first = nullptr;
-  const int waited = io_uring_submit_and_wait_timeout(ring_.get(), &first, 1,
-                                                      at_most ? &time : nullptr, nullptr);
+  const int waited =
+      io_uring_submit_and_wait_timeout(ring_.get(), &first, 1, at_most ? &time : nullptr, nullptr);
   if (waited < 0 && waited != -ETIME && waited != -EINTR && waited != -EAGAIN)
     return detail::fail_with(-waited, "io_uring_submit_and_wait_timeout");
   io_uring_cqe* entry = nullptr;
