@@ -59,7 +59,7 @@ struct pending_request {
     if constexpr (!is_receive) {
       native.send_flags |= static_cast<unsigned>(flags | send_flags::signaled);
       if (is_single && may_be_inline(native.opcode) &&
-          memory.size() <= to.qp.caps().max_inline_data)
+          memory.size() <= to.qp.caps().max_inline_data && is_readable(memory))
         native.send_flags |= IBV_SEND_INLINE;
     }
     return to.qp.post(request);

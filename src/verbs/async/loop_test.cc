@@ -43,8 +43,8 @@ class Loops : public ::testing::Test {
 using Both = ::testing::Types<epoll_loop, uring_loop>;
 struct Names {
   template <typename L>
-  static std::string GetName(
-      int /*index*/) {  // NOLINT(readability-identifier-naming): GoogleTest's
+  // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's
+  static std::string GetName(int /*index*/) {
     return std::is_same_v<L, epoll_loop> ? "epoll" : "io_uring";
   }
 };
