@@ -18,7 +18,8 @@
 #include "verbena/stream_options.h"
 
 /// Streams of bytes over a reliable connection. Bytes are copied into registered memory and out of
-/// it; the peer's credit bounds what is under way, so no message ever meets a peer without room.
+/// it, or used in place (`prepare`, `peek`); the peer's credit bounds what is under way, so no
+/// message ever meets a peer without room.
 namespace verbena::verbs {
 
 namespace streams {
@@ -44,6 +45,12 @@ class read_half {
   [[nodiscard]] Result<std::size_t> read(std::span<std::byte> into);
   /// Without waiting: `would_block` where there is nothing; `read_fd` becomes readable then.
   [[nodiscard]] Result<std::size_t> try_read_some(std::span<std::byte> into);
+  /// Without copying: waits as `read_some` does, and shows the bytes where they have arrived; empty
+  /// is the end. They are there until `consume`.
+  [[nodiscard]] Result<std::span<const std::byte>> peek();
+  /// The first `bytes` of what `peek` has shown are not needed any more, so that the peer may send
+  /// as many. `invalid_argument` for more than that.
+  [[nodiscard]] Result<> consume(std::size_t bytes);
   /// A descriptor to wait with after `would_block`, until it is readable; then try again: it may
   /// have been for nothing. It stays the stream's. -1 where nothing is behind it, or no descriptor
   /// is to be had.
@@ -74,6 +81,11 @@ class write_half {
   [[nodiscard]] Result<> write(std::span<const std::byte> from);
   /// Without waiting: `would_block` where there is no room; `write_fd` becomes readable then.
   [[nodiscard]] Result<std::size_t> try_write_some(std::span<const std::byte> from);
+  /// Without copying: waits as `write_some` does, and gives the memory that the next message is
+  /// sent from, as large as the peer has room for now.
+  [[nodiscard]] Result<std::span<std::byte>> prepare();
+  /// Sends the first `bytes` of what `prepare` has given. `invalid_argument` for more than that.
+  [[nodiscard]] Result<> commit(std::size_t bytes);
   /// As `read_fd`: it becomes readable, not writable.
   [[nodiscard]] int write_fd() const;
   /// Waits until all that was written is in the peer's memory, or the write time-out is over.
@@ -119,6 +131,10 @@ class stream {
   [[nodiscard]] Result<std::size_t> try_write_some(std::span<const std::byte> from) {
     return writer_.try_write_some(from);
   }
+  [[nodiscard]] Result<std::span<const std::byte>> peek() { return reader_.peek(); }
+  [[nodiscard]] Result<> consume(std::size_t bytes) { return reader_.consume(bytes); }
+  [[nodiscard]] Result<std::span<std::byte>> prepare() { return writer_.prepare(); }
+  [[nodiscard]] Result<> commit(std::size_t bytes) { return writer_.commit(bytes); }
   [[nodiscard]] Result<> flush() { return writer_.flush(); }
   [[nodiscard]] Result<> shutdown(direction /*which*/ = direction::write) {
     return writer_.shutdown();

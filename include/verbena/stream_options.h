@@ -36,8 +36,9 @@ struct stream_options {
   std::chrono::milliseconds keep_alive{1000};
   /// How long the destructor waits for what was written to arrive. 0: it is lost.
   std::chrono::milliseconds linger{1000};
-  /// How long a call that waits looks for completions before it sleeps.
-  std::chrono::microseconds spin{0};
+  /// How long a call that waits looks for completions before it sleeps: waking takes longer than
+  /// a peer's answer that is on its way.
+  std::chrono::microseconds spin{50};
 };
 
 /// What has gone through an end.

@@ -45,8 +45,7 @@ Result<Prepared> prepare(Phase& phase, const stream_builder& sizes) {
   const protection_domain pd = VERBENA_TRY(ctx.alloc_pd());
   auto channel = VERBENA_TRY(ctx.create_channel());
   auto cq = VERBENA_TRY(ctx.create_cq({.depth = sizes.cq_depth(), .channel = &channel}));
-  auto qp = VERBENA_TRY(
-      phase.create_qp(pd, {.send_cq = cq, .recv_cq = cq, .caps = sizes.caps()}));
+  auto qp = VERBENA_TRY(phase.create_qp(pd, {.send_cq = cq, .recv_cq = cq, .caps = sizes.caps()}));
   auto resources = VERBENA_TRY(
       streams::make_resources(sizes.options(), std::move(channel), std::move(cq), pd, qp));
   // Before the peer can send: one without a receive makes it wait.

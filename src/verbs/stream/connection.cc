@@ -115,27 +115,34 @@ void connection::post() {
 void connection::check_origin() {
   if (const auto there = origin_->check(); !there) {
     // What has completed before it was over comes first.
-    while (!poll_completions()) {
-    }
+    while (!poll_completions()) {}
     fail_with(there.error());
   }
 }
 
 // --- The user
 
+Result<> connection::await_bytes(Lock& lock, Wait how) {
+  const auto ready = [this] { return has_to_read(); };
+  reader_.parked = false;
+  if (ready()) return {};
+  if (how == Wait::kNo) return look(reader_, ready);
+  return wait(lock, deadline_of(reader_.timeout), "stream::read", ready);
+}
+
+Result<> connection::await_room(Lock& lock, Wait how) {
+  const auto ready = [this] { return has_room(); };
+  writer_.parked = false;
+  if (ready()) return {};
+  if (how == Wait::kNo) return look(writer_, ready);
+  return wait(lock, deadline_of(writer_.timeout), "stream::write", ready);
+}
+
 Result<std::size_t> connection::read_some(std::span<std::byte> into, Wait how) {
   const std::lock_guard one(reader_.one_at_a_time);
   if (into.empty()) return 0;
   Lock lock(mutex_);
-  reader_.parked = false;
-  if (!has_to_read()) {
-    if (how == Wait::kNo) {
-      VERBENA_TRY(look(reader_, [this] { return has_to_read(); }));
-    } else {
-      VERBENA_TRY(wait(lock, deadline_of(reader_.timeout), "stream::read",
-                       [this] { return has_to_read(); }));
-    }
-  }
+  VERBENA_TRY(await_bytes(lock, how));
   std::size_t done = 0;
   while (done < into.size()) {
     const auto front = core().front();
@@ -157,15 +164,7 @@ Result<std::size_t> connection::write_some(std::span<const std::byte> from, Wait
   const std::lock_guard one(writer_.one_at_a_time);
   if (from.empty()) return 0;
   Lock lock(mutex_);
-  writer_.parked = false;
-  if (!has_room()) {
-    if (how == Wait::kNo) {
-      VERBENA_TRY(look(writer_, [this] { return has_room(); }));
-    } else {
-      VERBENA_TRY(
-          wait(lock, deadline_of(writer_.timeout), "stream::write", [this] { return has_room(); }));
-    }
-  }
+  VERBENA_TRY(await_room(lock, how));
   if (auto room = core().room(); !room) return std::unexpected(room.error());
   std::size_t done = 0;
   while (done < from.size()) {
@@ -181,6 +180,47 @@ Result<std::size_t> connection::write_some(std::span<const std::byte> from, Wait
   }
   serve_parked();
   return done;
+}
+
+Result<std::span<const std::byte>> connection::peek() {
+  const std::lock_guard one(reader_.one_at_a_time);
+  Lock lock(mutex_);
+  VERBENA_TRY(await_bytes(lock, Wait::kYes));
+  return core().front();
+}
+
+Result<> connection::consume(std::size_t bytes) {
+  const std::lock_guard one(reader_.one_at_a_time);
+  const std::lock_guard lock(mutex_);
+  const auto front = core().front();
+  if (!front || front->size() < bytes)
+    return fail(std::errc::invalid_argument, "stream::consume",
+                fmt::format("{} bytes, where {} are there", bytes, front ? front->size() : 0));
+  core().consume(bytes);
+  pump();
+  serve_parked();
+  return {};
+}
+
+Result<std::span<std::byte>> connection::prepare() {
+  const std::lock_guard one(writer_.one_at_a_time);
+  Lock lock(mutex_);
+  VERBENA_TRY(await_room(lock, Wait::kYes));
+  return core().room();
+}
+
+Result<> connection::commit(std::size_t bytes) {
+  const std::lock_guard one(writer_.one_at_a_time);
+  const std::lock_guard lock(mutex_);
+  const auto room = core().room();
+  if (!room && !room.error().would_block()) return std::unexpected(room.error());
+  if (!room || room->size() < bytes)
+    return fail(std::errc::invalid_argument, "stream::commit",
+                fmt::format("{} bytes, where {} are prepared", bytes, room ? room->size() : 0));
+  core().commit(bytes);
+  pump();
+  serve_parked();
+  return {};
 }
 
 Result<> connection::flush() {

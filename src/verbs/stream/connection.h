@@ -49,6 +49,10 @@ class connection {
   enum class Wait : bool { kNo, kYes };
   [[nodiscard]] Result<std::size_t> read_some(std::span<std::byte> into, Wait wait);
   [[nodiscard]] Result<std::size_t> write_some(std::span<const std::byte> from, Wait wait);
+  [[nodiscard]] Result<std::span<const std::byte>> peek();
+  [[nodiscard]] Result<> consume(std::size_t bytes);
+  [[nodiscard]] Result<std::span<std::byte>> prepare();
+  [[nodiscard]] Result<> commit(std::size_t bytes);
   [[nodiscard]] Result<> flush();
   [[nodiscard]] Result<> shutdown();
   [[nodiscard]] Result<> close(std::chrono::milliseconds at_most);
@@ -96,6 +100,8 @@ class connection {
   void drive(Lock& lock, Clock::time_point now, Deadline deadline);
   [[nodiscard]] Result<> wait(Lock& lock, Deadline deadline, const char* verb, const Ready& ready);
   [[nodiscard]] Result<> look(Side& side, const Ready& ready);
+  [[nodiscard]] Result<> await_bytes(Lock& lock, Wait how);
+  [[nodiscard]] Result<> await_room(Lock& lock, Wait how);
   void serve_parked();
   [[nodiscard]] bool has_to_read() const { return !is_pending(core().front()); }
   [[nodiscard]] bool has_room() { return !is_pending(core().room()); }

@@ -54,6 +54,14 @@ Result<std::size_t> read_half::try_read_some(std::span<std::byte> into) {
   return VERBENA_TRY(open(connection_, "stream::try_read_some"))->read_some(into, Wait::kNo);
 }
 
+Result<std::span<const std::byte>> read_half::peek() {
+  return VERBENA_TRY(open(connection_, "stream::peek"))->peek();
+}
+
+Result<> read_half::consume(std::size_t bytes) {
+  return VERBENA_TRY(open(connection_, "stream::consume"))->consume(bytes);
+}
+
 int read_half::read_fd() const { return connection_ == nullptr ? -1 : connection_->read_fd(); }
 
 void read_half::set_read_timeout(stream_timeout timeout) {
@@ -89,6 +97,14 @@ Result<> write_half::write(std::span<const std::byte> from) {
 
 Result<std::size_t> write_half::try_write_some(std::span<const std::byte> from) {
   return VERBENA_TRY(open(connection_, "stream::try_write_some"))->write_some(from, Wait::kNo);
+}
+
+Result<std::span<std::byte>> write_half::prepare() {
+  return VERBENA_TRY(open(connection_, "stream::prepare"))->prepare();
+}
+
+Result<> write_half::commit(std::size_t bytes) {
+  return VERBENA_TRY(open(connection_, "stream::commit"))->commit(bytes);
 }
 
 int write_half::write_fd() const { return connection_ == nullptr ? -1 : connection_->write_fd(); }

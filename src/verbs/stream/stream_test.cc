@@ -132,6 +132,26 @@ TEST(Stream, APeerThatWritesWhatItReadsTakesMoreThanBothHold) {
   EXPECT_EQ(came, kTotal);
 }
 
+TEST(Stream, BytesAreUsedInPlace) {
+  for (const auto transport : kBoth) {
+    Streams pair(of(transport).buffer_size(100).receives(4));
+    const auto room = must(pair.left.prepare());
+    ASSERT_EQ(room.size(), 100);
+    std::ranges::copy(bytes_of("in place"), room.begin());
+    EXPECT_EQ(pair.left.commit(101).error(), std::errc::invalid_argument);
+    must(pair.left.commit(8));
+    EXPECT_TRUE(std::ranges::equal(must(pair.right.peek()), bytes_of("in place")));
+    EXPECT_EQ(pair.right.consume(9).error(), std::errc::invalid_argument);
+    must(pair.right.consume(3));
+    EXPECT_TRUE(std::ranges::equal(must(pair.right.peek()), bytes_of("place")));
+    must(pair.right.consume(5));
+    must(pair.left.shutdown());
+    EXPECT_EQ(pair.left.prepare().error(), std::errc::broken_pipe);
+    EXPECT_EQ(pair.left.commit(1).error(), std::errc::broken_pipe);
+    EXPECT_TRUE(must(pair.right.peek()).empty());
+  }
+}
+
 TEST(Stream, ATimeOutIsOfEachDirection) {
   Streams pair(of(stream_transport::messages).buffer_size(64).receives(2).send_buffer(128));
   pair.left.set_read_timeout(20ms);

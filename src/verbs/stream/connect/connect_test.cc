@@ -17,13 +17,15 @@ namespace verbena::verbs {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::must;
 using ::testing::HasSubstr;
+using testing::must;
 
 constexpr auto kPatience = std::chrono::milliseconds(30s);
 constexpr auto kBoth = {stream_transport::messages, stream_transport::ring};
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
 
 /// Two ends that have found each other.
 struct Met {
