@@ -15,21 +15,27 @@ namespace verbena::verbs {
 /// was taken, so it keeps no object from being destroyed.
 /// Source: ibv_get_async_event(3), IBA 11.6.3.
 struct async_event {
+  /// Something of a queue pair.
   struct of_qp {
     qp_number number;
   };
+  /// Something of a completion queue.
   struct of_cq {
     const ibv_cq* cq;  ///< to compare with `native()`; may be destroyed already
   };
+  /// Something of a shared receive queue.
   struct of_srq {
     const ibv_srq* srq;  ///< likewise
   };
+  /// Something of a work queue.
   struct of_wq {
     std::uint32_t number;
   };
+  /// Something of a port.
   struct of_port {
     port number;
   };
+  /// Something of the whole device.
   struct of_device {};
 
   ibv_event_type type = IBV_EVENT_DEVICE_FATAL;

@@ -13,6 +13,7 @@
 /// Registered memory in pieces: registering takes long, so it is done for many of them at once.
 namespace verbena::verbs {
 
+/// What a pool is made with.
 struct buffer_pool_options {
   std::size_t smallest = 4096;  ///< bytes; a power of two, as `largest`
   std::size_t largest = std::size_t{1} << 20;
@@ -22,6 +23,7 @@ struct buffer_pool_options {
   bool huge_pages = true;  ///< where there are any
 };
 
+/// What a pool has given out.
 struct buffer_pool_counters {
   std::size_t registered = 0;  ///< bytes
   std::size_t huge = 0;        ///< of them, in huge pages

@@ -19,6 +19,7 @@ class completion_channel;
 class context;
 class protection_domain;
 
+/// What a completion queue is made with.
 struct cq_attributes {
   /// At least the sum of the depths of the queues that complete into it, or it overruns.
   std::size_t depth = 256;
@@ -101,6 +102,7 @@ enum class wc_fields : unsigned {
 template <>
 inline constexpr bool is_flags<wc_fields> = true;
 
+/// What a queue that is polled field by field is made with.
 struct cq_ex_attributes {
   std::size_t depth = 256;
   const completion_channel* channel = nullptr;

@@ -12,6 +12,7 @@ namespace verbena::verbs {
 
 /// How many there were, since the observer was set.
 struct object_counts {
+  /// Of objects of one kind.
   struct of_kind {
     std::uint64_t created = 0;
     std::uint64_t destroyed = 0;  ///< by destructors

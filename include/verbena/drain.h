@@ -42,6 +42,7 @@ struct drain_queues {
 [[nodiscard]] Result<> drain(detail::queue_pair_base& qp, const drain_queues& queues,
                              std::chrono::milliseconds at_most, const completion_sink& sink = {});
 
+/// How long a scope waits for its requests, and who gets their completions.
 struct scope_options {
   /// How long requests may take to complete by themselves once the scope ends. Then the queue pair
   /// goes to ERR.

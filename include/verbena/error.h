@@ -108,6 +108,7 @@ using Result = std::expected<T, Error>;
 
 /// A short name and one line that explains it, for each `ibv_wc_status`; "unknown" for others.
 [[nodiscard]] std::string_view name_of(ibv_wc_status status) noexcept;
+/// One line that explains it.
 [[nodiscard]] std::string_view explanation_of(ibv_wc_status status) noexcept;
 
 namespace detail {

@@ -14,8 +14,10 @@
 /// Which frames a raw packet queue pair receives. Source: ibv_create_flow(3).
 namespace verbena::verbs {
 
+/// Six bytes, as they are on the wire.
 using mac_address = std::array<std::uint8_t, 6>;
 
+/// What an IP packet carries, by its number in the header.
 enum class ip_protocol : std::uint8_t { tcp = 6, udp = 17 };
 
 /// What a frame must be like; whatever is not set may be anything. Of one frame all must be true.
@@ -32,6 +34,7 @@ struct flow_match {
   std::optional<std::uint16_t> from_port{};
 };
 
+/// What a rule is made with.
 struct flow_options {
   port of{1};
   std::uint16_t priority = 0;          ///< the smaller goes first

@@ -17,6 +17,7 @@
 /// has that for those who want it.
 namespace verbena::verbs {
 
+/// What kind of object it is.
 enum class object_kind : std::uint8_t {
   context,
   protection_domain,

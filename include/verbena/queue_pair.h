@@ -49,6 +49,7 @@ struct qp_extras {
 };
 }  // namespace detail
 
+/// What a queue pair is made with.
 template <service S>
 struct qp_init_attributes {
   const completion_queue& send_cq;

@@ -49,6 +49,7 @@ inline constexpr send_ops usual_ops =
     : is_addressed<S> ? send_ops::send | send_ops::send_with_immediate
                       : send_ops::send;
 
+/// What only a queue pair for sessions is made with.
 template <service S>
 struct qp_ex_options {
   send_ops operations = usual_ops<S>;

@@ -14,6 +14,7 @@ namespace verbena::verbs {
 
 class protection_domain;
 
+/// How much a shared receive queue holds.
 struct srq_attributes {
   std::uint32_t max_wr = 256;
   std::uint32_t max_sge = 1;

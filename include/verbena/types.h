@@ -86,8 +86,10 @@ enum class qp_state : unsigned {
   err = IBV_QPS_ERR,
   unknown = IBV_QPS_UNKNOWN,
 };
+/// As the field writes it: "RTS".
 [[nodiscard]] std::string_view name_of(qp_state state) noexcept;
 
+/// The most payload that a packet carries.
 enum class mtu : unsigned {
   bytes_256 = IBV_MTU_256,
   bytes_512 = IBV_MTU_512,
@@ -95,10 +97,12 @@ enum class mtu : unsigned {
   bytes_2048 = IBV_MTU_2048,
   bytes_4096 = IBV_MTU_4096,
 };
+/// The MTU in bytes.
 [[nodiscard]] constexpr std::size_t bytes(mtu of) noexcept {
   return std::size_t{128} << static_cast<unsigned>(of);
 }
 
+/// How far a port is from carrying traffic. Source: ibv_query_port(3).
 enum class port_state : unsigned {
   nop = IBV_PORT_NOP,
   down = IBV_PORT_DOWN,
@@ -108,6 +112,7 @@ enum class port_state : unsigned {
   active_defer = IBV_PORT_ACTIVE_DEFER,
 };
 
+/// What a port speaks below the transport.
 enum class link_layer : std::uint8_t {
   unspecified = IBV_LINK_LAYER_UNSPECIFIED,
   infiniband = IBV_LINK_LAYER_INFINIBAND,
@@ -119,22 +124,27 @@ struct rc {
   static constexpr ibv_qp_type type = IBV_QPT_RC;
   static constexpr std::string_view name = "RC";
 };
+/// Unreliable connection: WRITEs and messages of any size, without acknowledgements.
 struct uc {
   static constexpr ibv_qp_type type = IBV_QPT_UC;
   static constexpr std::string_view name = "UC";
 };
+/// Unreliable datagrams: each of one packet, to any peer.
 struct ud {
   static constexpr ibv_qp_type type = IBV_QPT_UD;
   static constexpr std::string_view name = "UD";
 };
+/// The half of an extended reliable connection that sends.
 struct xrc_send {
   static constexpr ibv_qp_type type = IBV_QPT_XRC_SEND;
   static constexpr std::string_view name = "XRC_SEND";
 };
+/// The half of an extended reliable connection that receives, into the shared queues of a domain.
 struct xrc_recv {
   static constexpr ibv_qp_type type = IBV_QPT_XRC_RECV;
   static constexpr std::string_view name = "XRC_RECV";
 };
+/// Ethernet frames as they are.
 struct raw_packet {
   static constexpr ibv_qp_type type = IBV_QPT_RAW_PACKET;
   static constexpr std::string_view name = "RAW_PACKET";
@@ -179,9 +189,11 @@ class number {
   Number value_ = 0;
 };
 using port = number<struct port_tag, std::uint8_t>;  ///< counted from 1
+/// A row of a port's GID table.
 using gid_index = number<struct gid_index_tag, std::uint8_t>;
 using qp_number = number<struct qp_number_tag, std::uint32_t>;  ///< 24 bits
 using psn = number<struct psn_tag, std::uint32_t>;              ///< 24 bits
+/// What a datagram must carry to be received.
 using qkey = number<struct qkey_tag, std::uint32_t>;
 using lid = number<struct lid_tag, std::uint16_t>;  ///< 0 on Ethernet
 
@@ -260,8 +272,10 @@ enum class gid_kind : std::uint32_t {
   roce_v1 = IBV_GID_TYPE_ROCE_V1,
   roce_v2 = IBV_GID_TYPE_ROCE_V2,
 };
+/// As the field writes it: "RoCE v2".
 [[nodiscard]] std::string_view name_of(gid_kind kind) noexcept;
 
+/// A row of a GID table. Source: ibv_query_gid_table(3).
 struct gid_entry {
   /// A version (1), then GID, port, index, kind and interface, each big-endian.
   static constexpr std::size_t wire_size = 1 + 16 + 1 + 1 + 4 + 4;

@@ -235,8 +235,10 @@ class request_list {
   alignas(Request) std::array<std::byte, n * sizeof(Request)> memory_;
   std::size_t size_ = 0;
 };
+/// Requests of one service that are posted as one list.
 template <service S, std::size_t n>
 using send_list = request_list<send_request<S>, n>;
+/// Receives that are posted as one list.
 template <std::size_t n>
 using recv_list = request_list<recv_request, n>;
 

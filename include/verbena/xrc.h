@@ -44,6 +44,7 @@ class xrc_domain : public detail::handle<ibv_xrcd> {
   xrc_domain(ibv_xrcd* raw, detail::keep parent);
 };
 
+/// What a shared receive queue that peers name is made with.
 struct xrc_srq_attributes {
   const xrc_domain& domain;
   const completion_queue& cq;  ///< where its receives complete
