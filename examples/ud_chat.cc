@@ -3,9 +3,11 @@
 // Datagrams (UD): the client says something, the server answers to the address that it is given.
 // No connection, so one queue pair could talk to any number of others; and none promises that a
 // datagram arrives. Try: verbena run ./ud_chat & verbena run ./ud_chat localhost
+// With --group 239.77.1.1 on both sides the client speaks to all who have joined that group.
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <vector>
 
 #include "examples/end.h"
@@ -19,6 +21,8 @@ using examples::Meeting;
 
 // Only who knows the key is heard.
 constexpr qkey kKey{0x1234};
+// The number that stands for all queue pairs of a multicast group.
+constexpr qp_number kGroupMembers{0xffffff};
 // Before a datagram's payload the device puts the 40 bytes of its routing header.
 constexpr std::size_t kGrh = 40;
 constexpr std::size_t kLine = 256;
@@ -27,6 +31,7 @@ constexpr std::size_t kOut = kGrh + kLine;  // what is sent lies behind what is 
 struct Options {
   examples::Place where{};
   std::string device{};
+  std::string group{};
   std::vector<std::string> lines{"hello", "goodbye"};
 };
 
@@ -34,14 +39,15 @@ struct Chat {
   End here;
   queue_pair<ud> qp;
   address_handle ah;
-  qp_number peer;
+  qp_number to;
+  std::optional<multicast_attachment> membership;
 
   [[nodiscard]] Result<> say(std::string_view text) const {
     const std::size_t size = std::min(text.size(), kLine);
     const mr_slice out = VERBENA_TRY(here.memory.slice(kOut, size));
     examples::put(out.bytes(), text);
     // Of a datagram each SEND says where it goes; one without does not compile.
-    return qp.send({.ah = ah, .to = peer, .key = kKey}, out);
+    return qp.send({.ah = ah, .to = to, .key = kKey}, out);
   }
   [[nodiscard]] Result<> ready_to_hear() const {
     return qp.post_recv(VERBENA_TRY(here.memory.slice(0, kGrh + kLine)));
@@ -64,9 +70,21 @@ Result<Chat> join(const Options& wanted, const Meeting& met) {
   const qp_endpoint ours = VERBENA_TRY(qp.endpoint(row.of, row.index));
   const auto bytes = VERBENA_TRY(met.exchange(ours.to_bytes()));
   const qp_endpoint theirs = VERBENA_TRY(qp_endpoint::from_bytes(bytes));
+  path way{.to = theirs.id, .from = row.of, .source = row.index};
+  qp_number to = theirs.number;
+  std::optional<multicast_attachment> membership;
+  if (!wanted.group.empty()) {
+    const gid group = VERBENA_TRY(gid::from_string(wanted.group));
+    if (wanted.where.is_server()) {
+      membership = VERBENA_TRY(qp.attach_multicast(group));
+    } else {
+      way.to = group;
+      to = kGroupMembers;
+    }
+  }
   // The way there is an object of its own, made once.
-  auto ah = VERBENA_TRY(here.pd.create_ah({.to = theirs.id, .from = row.of, .source = row.index}));
-  return Chat{std::move(here), std::move(qp), std::move(ah), theirs.number};
+  auto ah = VERBENA_TRY(here.pd.create_ah(way));
+  return Chat{std::move(here), std::move(qp), std::move(ah), to, std::move(membership)};
 }
 
 Result<> run(const Options& wanted) {
@@ -99,6 +117,7 @@ int main(int argc, char** argv) {
   Options wanted;
   wanted.where.add_to(app);
   app.add_option("-d,--device", wanted.device, "The RDMA device (default: the first)");
+  app.add_option("-g,--group", wanted.group, "A multicast group's address, the same on both sides");
   app.add_option("-t,--say", wanted.lines, "What the client says, each in a datagram")
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
