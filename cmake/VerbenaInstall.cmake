@@ -55,7 +55,7 @@ function(verbena_component name)
 endfunction()
 
 # Writes verbena-NAME.pc. What find_package calls a package pkg-config calls a module of the same name, but for Boost,
-# whose headers stand where the compiler looks anyway.
+# whose headers stand where the compiler looks anyway, and threads, which are the C library's.
 function(_verbena_pkg_config name library kind components packages modules)
   set(requires "")
   foreach(other IN LISTS components)
@@ -69,7 +69,7 @@ function(_verbena_pkg_config name library kind components packages modules)
       list(APPEND requires "${package}")
     endif()
   endforeach()
-  list(FILTER requires EXCLUDE REGEX "^Boost")
+  list(FILTER requires EXCLUDE REGEX "^(Boost|Threads)")
   foreach(module IN LISTS modules)
     string(REGEX REPLACE ".*=" "" module "${module}")
     list(APPEND requires "${module}")
