@@ -39,6 +39,7 @@ struct end {
 
 }  // namespace detail
 
+/// How a peer is looked for.
 struct resolve_options {
   std::optional<socket_address> from{};     ///< ours; its port may be 0
   std::chrono::milliseconds timeout{5000};  ///< for the address, and again for the route

@@ -56,6 +56,7 @@ class incoming {
   connection_parameters parameters_;
 };
 
+/// How a listener is bound.
 struct listen_options {
   int backlog = 128;
   bool reuse_address = false;

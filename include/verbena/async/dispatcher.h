@@ -12,6 +12,7 @@
 
 namespace verbena::verbs {
 
+/// What a dispatcher is made with.
 struct dispatcher_attributes {
   /// At least the sum of the depths of the queue pairs that are attached: checked when they are.
   std::size_t depth = 1024;

@@ -35,6 +35,7 @@ concept event_loop = requires(L& loop, dispatcher& of, int fd, async_clock::time
   { loop.sleep_until(when, stop).await_resume() } -> std::same_as<Result<>>;
 };
 
+/// What a loop is made with.
 struct loop_options {
   /// How long it polls the dispatchers' queues before it sleeps: latency for processor time.
   std::chrono::nanoseconds spin{0};

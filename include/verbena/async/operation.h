@@ -19,6 +19,7 @@
 /// the same address.
 namespace verbena::verbs {
 
+/// The clock of deadlines.
 using async_clock = std::chrono::steady_clock;
 
 class operation;
