@@ -12,8 +12,8 @@ set(VERBENA_NIC_DIR "${CMAKE_INSTALL_LIBDIR}/verbena")
 # verbena_component(NAME ROOM room [COMPONENTS name...] [PACKAGES "name [version]"...] [MODULES prefix=module...])
 #
 # Makes `verbena::NAME` of a room, in the build and in the package: find_package(verbena COMPONENTS NAME), and
-# pkg-config verbena-NAME. The room's static library itself is exported as `verbena::NAME_unlinked`: that is without
-# the MODULES, for programs that bring what they stand for.
+# pkg-config verbena-NAME. In the build the room's static library itself is without the MODULES, for programs that bring
+# what they stand for.
 #   COMPONENTS   others that it needs
 #   PACKAGES     what find_package has to find for it, beside the compiler's own
 #   MODULES      what pkg-config has to find for it; PkgConfig::prefix is linked
@@ -38,6 +38,8 @@ function(verbena_component name)
   foreach(module IN LISTS component_MODULES)
     string(REGEX REPLACE "=.*" "" prefix "${module}")
     target_link_libraries(${target} INTERFACE PkgConfig::${prefix})
+    # Of the library itself, too, or a linker that goes from left to right may come to it after the module.
+    target_link_libraries(${library} INTERFACE $<INSTALL_INTERFACE:PkgConfig::${prefix}>)
   endforeach()
   add_library(verbena::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
