@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/sys.h"
 #include "compat/device_table.h"
 #include "wire/icrc.h"
 
@@ -47,8 +48,8 @@ std::string SimBench::play(const std::function<void(Bench&)>& work) {
     context_ = ibv_open_device(list[0]);
     ibv_free_device_list(list);
     VERBENA_CHECK(context_ != nullptr);
-    subject_ = std::make_unique<Subject>(context_, 0, [this](ibv_context* context) {
-      host_.set_blocking(context->async_fd, false);
+    subject_ = std::make_unique<Subject>(context_, 0, [](ibv_context* context) {
+      VERBENA_CHECK(sys::fcntl(context->async_fd, F_SETFL, O_NONBLOCK) == 0);
     });
     work(*this);
     subject_.reset();

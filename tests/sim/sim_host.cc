@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/sys.h"
 #include "sim/arena.h"
 
 namespace verbena::sim {
@@ -16,30 +17,31 @@ constexpr Duration kMoment = std::chrono::microseconds(1);
 
 }  // namespace
 
+/// A number. Its descriptor is a file, so that programs can make it non-blocking, but is never
+/// readable.
 class SimHost::SimNotifier final : public nic::Notifier {
  public:
-  SimNotifier(SimHost& host, int descriptor) : host_(host), descriptor_(descriptor) {
-    host_.notifiers_.emplace(descriptor_, this);
+  SimNotifier(SimHost& host, sys::OwnedFd file) : host_(host), file_(std::move(file)) {
+    host_.notifiers_.emplace(descriptor(), this);
   }
-  ~SimNotifier() override { host_.notifiers_.erase(descriptor_); }
+  ~SimNotifier() override { host_.notifiers_.erase(descriptor()); }
 
-  [[nodiscard]] int descriptor() const override { return descriptor_; }
+  [[nodiscard]] int descriptor() const override { return file_.get(); }
   void signal() override { ++count_; }
   [[nodiscard]] bool take() override {
     if (count_ == 0) return false;
     --count_;
     return true;
   }
-  [[nodiscard]] bool blocking() const override { return blocking_; }
-
-  void set_blocking(bool blocking) { blocking_ = blocking; }
+  [[nodiscard]] bool blocking() const override {
+    return (sys::fcntl(descriptor(), F_GETFL) & O_NONBLOCK) == 0;
+  }
   [[nodiscard]] const std::uint64_t* count() const { return &count_; }
 
  private:
   SimHost& host_;
-  int descriptor_;
+  sys::OwnedFd file_;
   std::uint64_t count_ = 0;
-  bool blocking_ = true;
 };
 
 class SimHost::SimMembership final : public nic::Membership {
@@ -57,12 +59,6 @@ class SimHost::SimMembership final : public nic::Membership {
   Network& network_;
   wire::Address address_;
 };
-
-void SimHost::set_blocking(int descriptor, bool blocking) {
-  const auto found = notifiers_.find(descriptor);
-  VERBENA_CHECK(found != notifiers_.end());
-  found->second->set_blocking(blocking);
-}
 
 nic::Waited SimHost::wait_readable(int descriptor) {
   const auto found = notifiers_.find(descriptor);
@@ -96,7 +92,9 @@ Result<nic::Attachment> SimHost::attach(const wire::Address& address) {
 }
 
 Result<std::unique_ptr<nic::Notifier>> SimHost::make_notifier() {
-  return std::make_unique<SimNotifier>(*this, next_descriptor_++);
+  sys::OwnedFd file(sys::eventfd(0, EFD_CLOEXEC));
+  if (!file) return fail(static_cast<std::errc>(errno), "no descriptor for a notifier");
+  return std::make_unique<SimNotifier>(*this, std::move(file));
 }
 
 void SimHost::adopt(nic::Nic& nic) {

@@ -40,8 +40,6 @@ class SimHost final : public nic::Host, public Actor {
 
   /// Before its NIC is opened.
   void assign(const wire::Address& address, Scheduler::Group group) { groups_[address] = group; }
-  /// As fcntl(fd, F_SETFL, O_NONBLOCK) on a channel's descriptor would.
-  void set_blocking(int descriptor, bool blocking);
   /// As poll(2) on a channel's descriptor would: waits until it is readable. For fibres.
   [[nodiscard]] nic::Waited wait_readable(int descriptor);
 
@@ -98,7 +96,6 @@ class SimHost final : public nic::Host, public Actor {
   std::map<wire::Address, Scheduler::Group> groups_;
   std::map<wire::Address, Driven> nics_;
   std::map<int, SimNotifier*> notifiers_;
-  int next_descriptor_ = 1 << 24;  ///< no file has such a number
 };
 
 }  // namespace verbena::sim
