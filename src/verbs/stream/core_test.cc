@@ -15,9 +15,11 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::acknowledge;
+using testing::arrive;
 using testing::deliver;
 using testing::FakeEnd;
 using testing::settle;
+using testing::take;
 
 constexpr auto kBoth = {stream_transport::messages, stream_transport::ring};
 
@@ -353,14 +355,17 @@ class Schedule {
   void step() {
     FakeEnd& one = up_to(1) == 0 ? left_ : right_;
     FakeEnd& other = &one == &left_ ? right_ : left_;
-    switch (up_to(6)) {
+    switch (up_to(7)) {
       case 0: return there_.write(up_to(300));
       case 1: return there_.read(up_to(300));
       case 2: return back_.write(up_to(300));
       case 3: return back_.read(up_to(300));
       case 4: return one.pump();
       case 5:
-        if (!one.under_way.empty()) deliver(one, other);
+        if (!one.under_way.empty()) arrive(one, other);
+        return;
+      case 6:
+        if (!one.arrived.empty()) take(one);
         return;
       default:
         if (one.acknowledged != 0) acknowledge(one);

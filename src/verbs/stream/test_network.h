@@ -71,10 +71,18 @@ struct FakeEnd {
   std::deque<Transmit> under_way;
   std::deque<std::uint32_t> receives;  ///< posted
   std::size_t acknowledged = 0;
+
+  struct Received {
+    std::uint32_t receive = 0;
+    std::uint32_t length = 0;
+    std::optional<std::uint32_t> immediate;
+  };
+  std::deque<Received> arrived;
 };
 
-/// The oldest request of `from` arrives at `to`; it completes at `from` later.
-inline void deliver(FakeEnd& from, FakeEnd& to) {
+/// The oldest request of `from` is in the memory of `to`, which has not looked yet; it completes at
+/// `from` later.
+inline void arrive(FakeEnd& from, FakeEnd& to) {
   const Transmit sent = from.under_way.front();
   from.under_way.pop_front();
   ++from.acknowledged;
@@ -91,10 +99,23 @@ inline void deliver(FakeEnd& from, FakeEnd& to) {
     ASSERT_LE(body.size(), to.core.slot(receive).size());
     std::ranges::copy(body, to.core.slot(receive).begin());
   }
-  to.core.handle_received(
-      receive, sent.length,
-      sent.kind == Transmit::Kind::kFrame ? std::nullopt : std::optional(sent.immediate));
-  to.post_receives();
+  to.arrived.push_back(
+      {receive, sent.length,
+       sent.kind == Transmit::Kind::kFrame ? std::nullopt : std::optional(sent.immediate)});
+}
+
+/// It looks at the oldest that has arrived.
+inline void take(FakeEnd& at) {
+  const FakeEnd::Received one = at.arrived.front();
+  at.arrived.pop_front();
+  at.core.handle_received(one.receive, one.length, one.immediate);
+  at.post_receives();
+}
+
+/// Both.
+inline void deliver(FakeEnd& from, FakeEnd& to) {
+  arrive(from, to);
+  while (!to.arrived.empty()) take(to);
 }
 
 /// The completion of the oldest request that has arrived.
