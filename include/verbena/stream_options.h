@@ -39,6 +39,9 @@ struct stream_options {
   /// How long a call that waits looks for completions before it sleeps: waking takes longer than
   /// a peer's answer that is on its way.
   std::chrono::microseconds spin{50};
+  /// What time it is, for programs that live in another than the machine's. Calls that sleep need
+  /// that one.
+  std::chrono::steady_clock::time_point (*now)() = &std::chrono::steady_clock::now;
 };
 
 /// What has gone through an end.

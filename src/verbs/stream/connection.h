@@ -102,6 +102,7 @@ class connection {
   [[nodiscard]] Result<> look(Side& side, const Ready& ready);
   [[nodiscard]] Result<> await_bytes(Lock& lock, Wait how);
   [[nodiscard]] Result<> await_room(Lock& lock, Wait how);
+  void keep_alive();
   void serve_parked();
   [[nodiscard]] bool has_to_read() const { return !is_pending(core().front()); }
   [[nodiscard]] bool has_room() { return !is_pending(core().room()); }
@@ -110,7 +111,7 @@ class connection {
     return !result && result.error().would_block();
   }
   [[nodiscard]] int fd_of(Side& side);
-  [[nodiscard]] static Deadline deadline_of(stream_timeout timeout);
+  [[nodiscard]] Deadline deadline_of(stream_timeout timeout) const;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -119,6 +120,7 @@ class connection {
   Flag wake_;                       ///< of the thread that sleeps
   Side reader_;
   Side writer_;
+  std::optional<Alarm> alarm_;  ///< for who waits with a descriptor, once one was asked for
   bool driving_ = false;
   bool asleep_ = false;
   std::size_t waiting_ = 0;     ///< threads behind the one that drives

@@ -27,20 +27,20 @@ std::optional<Clock::time_point> earlier(std::optional<Clock::time_point> one,
 
 }  // namespace
 
-connection::Deadline connection::deadline_of(stream_timeout timeout) {
+connection::Deadline connection::deadline_of(stream_timeout timeout) const {
   if (!timeout) return std::nullopt;
-  return Clock::now() + *timeout;
+  return resources_.options.now() + *timeout;
 }
 
 Result<> connection::wait(Lock& lock, Deadline deadline, const char* verb, const Ready& ready) {
-  const auto spin_until = Clock::now() + resources_.options.spin;
+  const auto spin_until = resources_.options.now() + resources_.options.spin;
   for (;;) {
     pump();
     if (ready()) {
       serve_parked();
       return {};
     }
-    const auto now = Clock::now();
+    const auto now = resources_.options.now();
     if (deadline && now >= *deadline) {
       serve_parked();
       return fail(std::errc::timed_out, verb, "the time-out is over");
@@ -125,10 +125,19 @@ Result<> connection::look(Side& side, const Ready& ready) {
   pump();
   if (ready()) return {};
   side.parked = true;
+  keep_alive();
   serve_parked();
   if (!ready()) return fail(std::errc::operation_would_block, "stream");
   side.parked = false;
   return {};
+}
+
+/// Who waits with a descriptor sleeps until then at most, and comes back.
+void connection::keep_alive() {
+  const auto now = resources_.options.now();
+  core().handle_timeout(now);
+  post();
+  if (alarm_) alarm_->set(core().poll_timeout(now), now);
 }
 
 /// Those who wait with their descriptors: an event is asked for, and who could go on is told. To
@@ -153,7 +162,12 @@ void connection::serve_parked() {
 int connection::fd_of(Side& side) {
   const std::lock_guard lock(mutex_);
   if (side.fd.get() < 0) {
-    auto fd = any_of({resources_.channel.fd(), side.ready.fd(), origin_->fd()});
+    if (!alarm_) {
+      auto alarm = Alarm::make();
+      if (!alarm) return -1;
+      alarm_ = std::move(*alarm);
+    }
+    auto fd = any_of({resources_.channel.fd(), side.ready.fd(), origin_->fd(), alarm_->fd()});
     if (fd) side.fd = std::move(*fd);
   }
   return side.fd.get();

@@ -3,6 +3,7 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -30,6 +31,28 @@ void Flag::clear() {
   if (!std::exchange(set_, false)) return;
   std::uint64_t was = 0;
   [[maybe_unused]] const auto taken = ::read(fd_.get(), &was, sizeof was);
+}
+
+Result<Alarm> Alarm::make() {
+  // The clock of std::chrono::steady_clock.
+  Descriptor fd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  VERBENA_TRY(detail::from_minus_one(fd.get(), "timerfd_create"));
+  return Alarm(std::move(fd));
+}
+
+void Alarm::set(std::optional<Time> when, Time now) {
+  const bool pending = set_for_ && *set_for_ > now;
+  if (pending && when && *set_for_ <= *when) return;
+  if (!set_for_ && !when) return;
+  set_for_ = when;
+  itimerspec at{};
+  if (when) {
+    const auto since = when->time_since_epoch();
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(since);
+    at.it_value.tv_sec = seconds.count();
+    at.it_value.tv_nsec = std::chrono::nanoseconds(since - seconds).count();
+  }
+  [[maybe_unused]] const int set = timerfd_settime(fd_.get(), TFD_TIMER_ABSTIME, &at, nullptr);
 }
 
 Result<Descriptor> any_of(std::initializer_list<int> fds) {

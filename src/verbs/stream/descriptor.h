@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <initializer_list>
+#include <optional>
 #include <utility>
 
 #include "verbena/error.h"
@@ -37,6 +39,21 @@ class Flag {
   explicit Flag(Descriptor fd) : fd_(std::move(fd)) {}
   Descriptor fd_;
   bool set_ = false;
+};
+
+/// Readable from a moment on (timerfd(2)), until it is set anew.
+class Alarm {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  [[nodiscard]] static Result<Alarm> make();
+  /// At `when`, or never. It may ring too early, where it was set for earlier and has not rung yet.
+  void set(std::optional<Time> when, Time now);
+  [[nodiscard]] int fd() const { return fd_.get(); }
+
+ private:
+  explicit Alarm(Descriptor fd) : fd_(std::move(fd)) {}
+  Descriptor fd_;
+  std::optional<Time> set_for_;
 };
 
 /// Readable while one of them is (epoll(7)); a negative one is left out.

@@ -3,6 +3,7 @@
 // Peers that die, break the rules or are not streams at all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <array>
 #include <string>
@@ -111,6 +112,23 @@ TEST(StreamFailure, ADeadPeerIsFoundByAReaderAlone) {
   EXPECT_EQ(error, std::errc::timed_out);
   EXPECT_NE(error.completion(), nullptr) << error.message();
   EXPECT_EQ(lone.end.close().error(), std::errc::timed_out);
+}
+
+TEST(StreamFailure, ADeadPeerIsFoundByWhoWaitsWithADescriptor) {
+  Lone lone(kSmall);
+  lone.greet();
+  must(lone.far.parts.qp.to_error());
+  std::array<std::byte, 16> into{};
+  for (;;) {
+    const auto got = lone.end.try_read_some(into);
+    ASSERT_FALSE(got);
+    if (!got.error().would_block()) {
+      EXPECT_EQ(got.error(), std::errc::timed_out);
+      break;
+    }
+    pollfd one{.fd = lone.end.read_fd(), .events = POLLIN, .revents = 0};
+    ASSERT_EQ(::poll(&one, 1, 60'000), 1) << "nobody looks whether the peer lives";
+  }
 }
 
 TEST(StreamFailure, AQueuePairThatSomebodyHaltsIsTold) {
