@@ -62,10 +62,10 @@ link::FaultPlan fault_plan(const StreamPlan& plan, std::uint64_t seed) {
 
 /// One program. What it holds is destroyed in reverse order: the stream first.
 struct Program {
-  std::optional<verbs::context> ctx{};
-  std::optional<verbs::protection_domain> pd{};
-  std::optional<verbs::stream_parts> parts{};
-  std::optional<verbs::stream> stream{};
+  std::unique_ptr<verbs::context> ctx{};
+  std::unique_ptr<verbs::protection_domain> pd{};
+  std::unique_ptr<verbs::stream_parts> parts{};
+  std::unique_ptr<verbs::stream> stream{};
   ibv_qp* qp = nullptr;  ///< the stream's, to break it
   std::uint64_t written = 0;
   std::uint64_t read = 0;
@@ -150,9 +150,9 @@ void StreamRun::open() {
     Program& one = programs_.at(i);
     plan_.options.at(i).now = &virtual_now;
     const verbs::stream_builder builder(plan_.options.at(i));
-    one.ctx.emplace(must(verbs::context::open(fmt::format("sim{}", i))));
-    one.pd.emplace(must(one.ctx->alloc_pd()));
-    one.parts.emplace(must(builder.make_parts(*one.ctx, *one.pd)));
+    one.ctx = std::make_unique<verbs::context>(must(verbs::context::open(fmt::format("sim{}", i))));
+    one.pd = std::make_unique<verbs::protection_domain>(must(one.ctx->alloc_pd()));
+    one.parts = std::make_unique<verbs::stream_parts>(must(builder.make_parts(*one.ctx, *one.pd)));
     one.qp = one.parts->qp.native();
     endpoints.at(i) = must(one.parts->qp.endpoint(verbs::port{1}, verbs::gid_index{0}));
     endpoints.at(i).first = verbs::psn(static_cast<std::uint32_t>(random_.below(1 << 24)));
@@ -163,7 +163,8 @@ void StreamRun::open() {
   for (std::size_t i = 0; i < programs_.size(); ++i) {
     Program& one = programs_.at(i);
     const verbs::stream_builder builder(plan_.options.at(i));
-    one.stream.emplace(must(builder.start(std::move(*one.parts), *one.pd)));
+    one.stream =
+        std::make_unique<verbs::stream>(must(builder.start(std::move(*one.parts), *one.pd)));
     one.parts.reset();
   }
 }
