@@ -57,6 +57,11 @@ enum class notify : int { all = 0, solicited = 1 };
 /// Threads: any at once; the provider keeps polls apart.
 class completion_queue : public detail::handle<ibv_cq> {
  public:
+  /// One that C calls have made. What it was made of outlives the handle. Its events are for the C
+  /// calls to take and acknowledge: a `completion_channel` must not get them. `invalid_argument`
+  /// where it is null.
+  [[nodiscard]] static Result<completion_queue> adopt(ibv_cq* raw, ownership whose);
+
   /// Takes what has completed, at most `into.size()`: the first part of `into`, empty when nothing
   /// has. It is what the caller must look at: the queue does not hold it any more.
   [[nodiscard]] Result<std::span<work_completion>> poll(std::span<work_completion> into) const {
@@ -64,6 +69,13 @@ class completion_queue : public detail::handle<ibv_cq> {
         ibv_poll_cq(raw(), static_cast<int>(into.size()), reinterpret_cast<ibv_wc*>(into.data()));
     if (n >= 0) [[likely]]
       return into.first(static_cast<std::size_t>(n));
+    return poll_failed(n);
+  }
+  /// Takes the oldest completion; false where there is none.
+  [[nodiscard]] Result<bool> poll(work_completion& into) const {
+    const int n = ibv_poll_cq(raw(), 1, reinterpret_cast<ibv_wc*>(&into));
+    if (n >= 0) [[likely]]
+      return n != 0;
     return poll_failed(n);
   }
   /// The next completion puts an event on the channel; what is there already does not, so poll
@@ -82,6 +94,7 @@ class completion_queue : public detail::handle<ibv_cq> {
   friend class context;
   completion_queue() noexcept = default;  // as one that was moved from
   completion_queue(ibv_cq* raw, std::vector<detail::keep> parents);
+  completion_queue(ibv_cq* raw, ownership whose);
 
  private:
   [[nodiscard, gnu::cold]] static std::unexpected<Error> poll_failed(int returned);

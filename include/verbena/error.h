@@ -63,6 +63,19 @@ class Error {
   explicit Error(const completion_failure& failure, std::string explanation = {});
   /// A connection that the peer refused.
   Error(std::error_code code, const char* verb, std::string context, verbs::refusal why);
+  Error(const Error& from) noexcept
+      : code_(from.code_), verb_(from.verb_), more_(share(from.more_)) {}
+  Error(Error&& from) noexcept
+      : code_(from.code_), verb_(from.verb_), more_(std::exchange(from.more_, nullptr)) {}
+  Error& operator=(Error from) noexcept {
+    code_ = from.code_;
+    verb_ = from.verb_;
+    std::swap(more_, from.more_);
+    return *this;
+  }
+  ~Error() {
+    if (more_ != nullptr) let_go(more_);
+  }
 
   [[nodiscard]] const std::error_code& code() const noexcept { return code_; }
   [[nodiscard]] const char* verb() const noexcept { return verb_; }
@@ -90,10 +103,14 @@ class Error {
   }
 
  private:
+  /// Counted by hand: a std::shared_ptr's release would stand in every caller of the data path.
   struct more;
+  [[gnu::cold]] static more* share(more* of) noexcept;
+  [[gnu::cold]] static void let_go(more* of) noexcept;
+
   std::error_code code_;
   const char* verb_;
-  std::shared_ptr<const more> more_;
+  more* more_ = nullptr;
 };
 
 /// What fallible calls return.
@@ -115,6 +132,8 @@ namespace detail {
 
 /// Out of the way of the data path.
 [[nodiscard, gnu::cold]] std::unexpected<Error> fail_with(int error, const char* verb);
+/// Of a call that returns an errno, -1 with errno, or a negative errno.
+[[nodiscard, gnu::cold]] std::unexpected<Error> fail_returned(int returned, const char* verb);
 
 /// The calls that return an errno: `ibv_post_*`, `ibv_modify_*`, `ibv_destroy_*`,
 /// `ibv_req_notify_cq`, `ibv_query_port`, … Some providers return -1 with errno, or a negative
@@ -122,8 +141,7 @@ namespace detail {
 [[nodiscard]] inline Result<> from_errno(int returned, const char* verb) {
   if (returned == 0) [[likely]]
     return {};
-  if (returned == -1 && errno != 0) return fail_with(errno, verb);
-  return fail_with(returned < 0 ? -returned : returned, verb);
+  return fail_returned(returned, verb);
 }
 /// The calls that return -1 and set errno: `ibv_get_cq_event`, `ibv_get_async_event`,
 /// `ibv_query_gid`, `ibv_close_device`, all of rdma_cm.

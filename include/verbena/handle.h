@@ -25,6 +25,12 @@ using lost_hook = std::function<void(const char* verb, std::error_code code)>;
 /// Replaces the hook, which writes one line to standard error until then; an empty one is silence.
 void on_lost(lost_hook hook);
 
+/// Who destroys a C object that this API did not make and is to work with.
+enum class ownership {
+  borrowed,  ///< its maker, once no handle is left of it
+  owned,     ///< the handle, as one that it has made
+};
+
 namespace detail {
 
 /// `error` as a destroyer has returned it.

@@ -42,13 +42,13 @@ class mr_slice {
 static_assert(sizeof(mr_slice) == sizeof(ibv_sge));
 
 namespace detail {
-/// How many regions there are whose requests' addresses are no pointers of the process.
-extern std::atomic<std::size_t> unreadable_regions;
+/// All ones; 0 while there is a region whose requests' addresses are no pointers of the process.
+extern std::atomic<std::uint32_t> inline_mask;
 [[nodiscard]] bool is_unreadable(std::uint32_t lkey);
 /// Whether the bytes of a slice can be copied by the processor: not those of a dma-buf, of device
 /// memory, of the null region and of a zero-based one.
 [[nodiscard]] inline bool is_readable(const mr_slice& slice) {
-  if (unreadable_regions.load(std::memory_order_relaxed) == 0) [[likely]]
+  if (inline_mask.load(std::memory_order_relaxed) != 0) [[likely]]
     return true;
   return !is_unreadable(slice.lkey());
 }

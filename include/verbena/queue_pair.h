@@ -126,10 +126,9 @@ class queue_pair_base : public handle<ibv_qp> {
   queue_pair_base(ibv_qp* raw, const qp_caps& caps, core<ibv_qp>::destroyer destroy,
                   const char* verb, std::vector<keep> parents)
       : handle(raw, destroy, verb, std::move(parents)), caps_(caps) {}
+  [[nodiscard]] static Result<queue_pair_base> adopt(ibv_qp* raw, ibv_qp_type type,
+                                                     const qp_caps& caps, ownership whose);
 
-  [[nodiscard]] send_flags with_inline(send_flags flags, std::size_t size) const noexcept {
-    return size <= caps_.max_inline_data ? flags | send_flags::inlined : flags;
-  }
   [[nodiscard]] Result<qp_endpoint> local_endpoint(port of, gid_index index) const;
   [[nodiscard]] Result<> join(const qp_endpoint& local, const qp_endpoint& peer,
                               const connect_options& options);
@@ -182,6 +181,12 @@ class queue_pair : public detail::queue_pair_base {
   /// As it was made by somebody else's call, with whatever that holds.
   explicit queue_pair(detail::queue_pair_base made) noexcept
       : detail::queue_pair_base(std::move(made)) {}
+  /// One that C calls have made, with the capacities that they were told. What it was made of (the
+  /// device, the domain, its completion queues) outlives the handle. `invalid_argument` where it is
+  /// null or of another service.
+  [[nodiscard]] static Result<queue_pair> adopt(ibv_qp* raw, const qp_caps& caps, ownership whose) {
+    return queue_pair(VERBENA_TRY(detail::queue_pair_base::adopt(raw, S::type, caps, whose)));
+  }
 
   // --- Setting up
 
@@ -276,38 +281,66 @@ class queue_pair : public detail::queue_pair_base {
   [[nodiscard]] Result<> send(const mr_slice& from, posting how = {}) const
     requires(can_send<S> && !is_addressed<S>)
   {
-    return post(send_request<S>::send(one(from), sized(how, from)));
+    return post_sized(how, from, [](std::span<const mr_slice> data, posting sized) {
+      return send_request<S>::send(data, sized);
+    });
   }
   [[nodiscard]] Result<> send(const datagram_address& to, const mr_slice& from,
                               posting how = {}) const
     requires is_addressed<S>
   {
-    return post(send_request<S>::send(to, one(from), sized(how, from)));
+    return post_sized(
+        how, from,
+        [](std::span<const mr_slice> data, posting sized, const datagram_address& there) {
+          return send_request<S>::send(there, data, sized);
+        },
+        to);
   }
   [[nodiscard]] Result<> send_with_immediate(const mr_slice& from, std::uint32_t immediate,
                                              posting how = {}) const
     requires can_write<S>
   {
-    return post(send_request<S>::send_with_immediate(one(from), immediate, sized(how, from)));
+    return post_sized(
+        how, from,
+        [](std::span<const mr_slice> data, posting sized, std::uint32_t number) {
+          return send_request<S>::send_with_immediate(data, number, sized);
+        },
+        immediate);
   }
   [[nodiscard]] Result<> send_with_invalidate(const mr_slice& from, std::uint32_t rkey,
                                               posting how = {}) const
     requires can_read<S>
   {
-    return post(send_request<S>::send_with_invalidate(one(from), rkey, sized(how, from)));
+    return post_sized(
+        how, from,
+        [](std::span<const mr_slice> data, posting sized, std::uint32_t key) {
+          return send_request<S>::send_with_invalidate(data, key, sized);
+        },
+        rkey);
   }
   /// `to` holds at least as much as `from`: `remote_region::slice` sees to it.
   [[nodiscard]] Result<> write(const mr_slice& from, const remote_region& to,
                                posting how = {}) const
     requires can_write<S>
   {
-    return post(send_request<S>::write(one(from), to, sized(how, from)));
+    return post_sized(
+        how, from,
+        [](std::span<const mr_slice> data, posting sized, const remote_region& there) {
+          return send_request<S>::write(data, there, sized);
+        },
+        to);
   }
   [[nodiscard]] Result<> write_with_immediate(const mr_slice& from, const remote_region& to,
                                               std::uint32_t immediate, posting how = {}) const
     requires can_write<S>
   {
-    return post(send_request<S>::write_with_immediate(one(from), to, immediate, sized(how, from)));
+    return post_sized(
+        how, from,
+        [](std::span<const mr_slice> data, posting sized, const remote_region& there,
+           std::uint32_t number) {
+          return send_request<S>::write_with_immediate(data, there, number, sized);
+        },
+        to, immediate);
   }
   [[nodiscard]] Result<> read(const mr_slice& into, const remote_region& from,
                               posting how = {}) const
@@ -333,9 +366,26 @@ class queue_pair : public detail::queue_pair_base {
   [[nodiscard]] static std::span<const mr_slice> one(const mr_slice& slice) noexcept {
     return {&slice, 1};
   }
-  [[nodiscard]] posting sized(posting how, const mr_slice& from) const noexcept {
-    const send_flags flags = with_inline(how.flags, from.size());
-    return {how.wr_id, flags == how.flags || detail::is_readable(from) ? flags : how.flags};
+  /// Posts what `make` makes of it, with the data in the request where the queue pair takes that
+  /// many. `make` has no captures: what it needs comes in registers, also out of the way.
+  template <typename Make, typename... Args>
+  [[nodiscard]] Result<> post_sized(posting how, const mr_slice& from, Make make,
+                                    const Args&... args) const {
+    const std::uint32_t mask = detail::inline_mask.load(std::memory_order_relaxed);
+    if (from.size() <= (caps().max_inline_data & mask)) [[likely]]
+      how.flags |= send_flags::inlined;
+    else if (mask == 0) [[unlikely]]
+      return post_looking(how, from, make, args...);
+    return post(make(one(from), how, args...));
+  }
+  /// The same, where the data may be of a region that the processor cannot read.
+  template <typename Make, typename... Args>
+  [[nodiscard, gnu::cold, gnu::noinline]] Result<> post_looking(posting how, const mr_slice& from,
+                                                                Make make,
+                                                                const Args&... args) const {
+    if (from.size() <= caps().max_inline_data && detail::is_readable(from))
+      how.flags |= send_flags::inlined;
+    return post(make(one(from), how, args...));
   }
 };
 

@@ -16,6 +16,10 @@ namespace verbena::verbs {
 /// How a work request ended: an `ibv_wc` with names. Source: ibv_poll_cq(3), IBA 11.4.2.1.
 class work_completion {
  public:
+  /// Of nothing yet: a poll writes it, and before that nothing may be asked of it.
+  work_completion() noexcept {
+  }  // NOLINT(modernize-use-equals-default): it would clear what a poll writes
+
   [[nodiscard]] bool ok() const noexcept { return wc_.status == IBV_WC_SUCCESS; }
   [[nodiscard]] ibv_wc_status status() const noexcept { return wc_.status; }
   [[nodiscard]] std::uint64_t wr_id() const noexcept { return wc_.wr_id; }
@@ -48,7 +52,7 @@ class work_completion {
 
  private:
   [[nodiscard, gnu::cold]] std::unexpected<Error> failure() const;
-  ibv_wc wc_{};
+  ibv_wc wc_;
 };
 static_assert(sizeof(work_completion) == sizeof(ibv_wc));
 

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
+#include <utility>
 
 #include "verbena/address_handle.h"
 #include "verbena/memory_region.h"
@@ -200,11 +202,25 @@ struct partly_posted {
 template <typename Request, std::size_t n>
 class request_list {
  public:
+  request_list() noexcept = default;
+  request_list(const request_list&) = delete;  // its requests name each other
+  request_list& operator=(const request_list&) = delete;
+
   /// False when it is full.
   [[nodiscard]] bool add(const Request& request) noexcept {
-    if (size_ == n) return false;
-    ::new (static_cast<void*>(&place(size_))) Request(request);
-    ++size_;
+    return emplace([&] { return request; });
+  }
+  /// The same for what `make()` returns, which is made at its place.
+  template <typename Make>
+    requires std::same_as<std::invoke_result_t<Make>, Request>
+  [[nodiscard]] bool emplace(Make&& make) noexcept {
+    const std::size_t at = size_;
+    if (at == n) return false;
+    Request* const made =
+        ::new (static_cast<void*>(&place(at))) Request(std::forward<Make>(make)());
+    made->native().next = nullptr;
+    if (at != 0) place(at - 1).native().next = &made->native();
+    size_ = at + 1;
     return true;
   }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -212,11 +228,9 @@ class request_list {
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
   void clear() noexcept { size_ = 0; }
 
-  /// Joined for the C call; null when it is empty.
+  /// For the C call; null when it is empty.
   [[nodiscard]] auto* native() noexcept {
     using wr = std::remove_reference_t<decltype(place(0).native())>;
-    for (std::size_t i = 0; i < size_; ++i)
-      place(i).native().next = i + 1 < size_ ? &place(i + 1).native() : nullptr;
     return size_ == 0 ? static_cast<wr*>(nullptr) : &place(0).native();
   }
   /// The place of a request of this list that a C call has refused.

@@ -78,6 +78,15 @@ Result<completion_channel> context::create_channel() const {
 
 completion_queue::completion_queue(ibv_cq* raw, std::vector<detail::keep> parents)
     : handle(raw, &settle_and_destroy, "ibv_destroy_cq", std::move(parents)) {}
+completion_queue::completion_queue(ibv_cq* raw, ownership whose)
+    : handle(raw, whose == ownership::owned ? &ibv_destroy_cq : [](ibv_cq*) { return 0; },
+             "ibv_destroy_cq", {}) {}
+
+Result<completion_queue> completion_queue::adopt(ibv_cq* raw, ownership whose) {
+  if (raw != nullptr) return completion_queue(raw, whose);
+  return fail(std::errc::invalid_argument, "adopt",
+              "there is no completion queue at a null pointer");
+}
 
 Result<completion_queue> context::create_cq(const cq_attributes& attributes) const {
   VERBENA_TRY(check("create_cq"));

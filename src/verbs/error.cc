@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 
 #include "verbena/observer.h"
@@ -120,26 +121,36 @@ struct Error::more {
   std::string context;
   std::optional<completion_failure> completion{};
   std::optional<verbs::refusal> refusal{};
+  std::atomic<unsigned> owners{1};
 };
+
+Error::more* Error::share(more* of) noexcept {
+  if (of != nullptr) of->owners.fetch_add(1, std::memory_order_relaxed);
+  return of;
+}
+
+void Error::let_go(more* of) noexcept {
+  if (of->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete of;
+}
 
 Error::Error(std::error_code code, const char* verb, std::string context)
     : code_(code),
       verb_(verb),
-      more_(context.empty() ? nullptr : std::make_shared<more>(std::move(context))) {}
+      more_(context.empty() ? nullptr : new more{.context = std::move(context)}) {}
 
 Error::Error(const completion_failure& failure, std::string explanation)
     : code_(static_cast<int>(failure.status), completion_category()),
       verb_("work completion"),
-      more_(std::make_shared<more>(
-          fmt::format("{} (QPN {:#x}, wr_id {:#x}, vendor_err {:#x})",
-                      explanation.empty() ? explanation_of(failure.status) : explanation,
-                      failure.qp_num, failure.wr_id, failure.vendor_err),
-          failure)) {}
+      more_(new more{
+          .context = fmt::format("{} (QPN {:#x}, wr_id {:#x}, vendor_err {:#x})",
+                                 explanation.empty() ? explanation_of(failure.status) : explanation,
+                                 failure.qp_num, failure.wr_id, failure.vendor_err),
+          .completion = failure}) {}
 
 Error::Error(std::error_code code, const char* verb, std::string context, verbs::refusal why)
     : code_(code),
       verb_(verb),
-      more_(std::make_shared<more>(std::move(context), std::nullopt, std::move(why))) {}
+      more_(new more{.context = std::move(context), .refusal = std::move(why)}) {}
 
 std::string_view Error::context() const noexcept {
   return more_ == nullptr ? std::string_view() : std::string_view(more_->context);
@@ -171,6 +182,11 @@ std::unexpected<Error> fail_with(int error, const char* verb) {
   Error made({error, verbs_category()}, verb);
   if (observed() && !made.would_block()) tell(&observer::failed, verb, made.code());
   return std::unexpected(std::move(made));
+}
+
+std::unexpected<Error> fail_returned(int returned, const char* verb) {
+  if (returned == -1 && errno != 0) return fail_with(errno, verb);
+  return fail_with(returned < 0 ? -returned : returned, verb);
 }
 
 Result<> from_rereg(int returned) {

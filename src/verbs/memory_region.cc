@@ -77,7 +77,7 @@ Result<remote_region> remote_region::from_bytes(std::span<const std::byte> from)
 
 namespace detail {
 
-std::atomic<std::size_t> unreadable_regions{0};
+constinit std::atomic<std::uint32_t> inline_mask{~0U};
 
 namespace {
 
@@ -98,14 +98,14 @@ struct UnreadableNote {
   explicit UnreadableNote(std::uint32_t the_lkey) : lkey(the_lkey) {
     const std::scoped_lock lock(unreadable().mutex);
     unreadable().lkeys.insert(lkey);
-    unreadable_regions.fetch_add(1);
+    inline_mask.store(0);
   }
   UnreadableNote(const UnreadableNote&) = delete;
   UnreadableNote& operator=(const UnreadableNote&) = delete;
   ~UnreadableNote() {
     const std::scoped_lock lock(unreadable().mutex);
     unreadable().lkeys.erase(unreadable().lkeys.find(lkey));
-    unreadable_regions.fetch_sub(1);
+    if (unreadable().lkeys.empty()) inline_mask.store(~0U);
   }
   std::uint32_t lkey;
 };

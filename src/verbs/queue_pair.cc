@@ -50,6 +50,16 @@ qp_caps granted(const ibv_qp_cap& cap) {
 queue_pair_base::queue_pair_base(ibv_qp* raw, const qp_caps& caps, std::vector<keep> parents)
     : handle(raw, &ibv_destroy_qp, "ibv_destroy_qp", std::move(parents)), caps_(caps) {}
 
+Result<queue_pair_base> queue_pair_base::adopt(ibv_qp* raw, ibv_qp_type type, const qp_caps& caps,
+                                               ownership whose) {
+  if (raw == nullptr)
+    return fail(std::errc::invalid_argument, "adopt", "there is no queue pair at a null pointer");
+  if (raw->qp_type != type)
+    return fail(std::errc::invalid_argument, "adopt", "the queue pair is of another service");
+  const auto destroy = whose == ownership::owned ? &ibv_destroy_qp : [](ibv_qp*) { return 0; };
+  return queue_pair_base(raw, caps, destroy, "ibv_destroy_qp", {});
+}
+
 Result<queue_pair_base> create_qp(ibv_pd* pd, const plain_qp_attributes& from, keep parent,
                                   const qp_extras& extras) {
   std::vector<keep> parents{std::move(parent)};

@@ -203,5 +203,39 @@ TEST(QueuePair, AHandleThatWasMovedFromReports) {
   // NOLINTEND(bugprone-use-after-move)
 }
 
+TEST(QueuePair, OneThatCHasMadeIsWorkedWith) {
+  const End end("vrb0");
+  ibv_qp_init_attr attributes{};
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.send_cq = attributes.recv_cq = end.cq.native();
+  attributes.cap = {.max_send_wr = 4,
+                    .max_recv_wr = 4,
+                    .max_send_sge = 1,
+                    .max_recv_sge = 1,
+                    .max_inline_data = 0};
+  ibv_qp* const made = ibv_create_qp(end.pd.native(), &attributes);
+  ASSERT_NE(made, nullptr);
+  EXPECT_EQ(queue_pair<uc>::adopt(made, {}, ownership::borrowed).error(),
+            std::errc::invalid_argument);
+  EXPECT_EQ(queue_pair<rc>::adopt(nullptr, {}, ownership::borrowed).error(),
+            std::errc::invalid_argument);
+  {
+    const auto borrowed = must(queue_pair<rc>::adopt(made, {}, ownership::borrowed));
+    EXPECT_EQ(borrowed.state(), qp_state::reset);
+  }
+  auto owned = must(queue_pair<rc>::adopt(made, {}, ownership::owned));
+  EXPECT_EQ(owned.number(), qp_number(made->qp_num)) << "its borrower has left it";
+  must(owned.close());
+}
+
+TEST(QueuePair, ACompletionQueueThatCHasMadeIsPolled) {
+  const End end("vrb0");
+  EXPECT_EQ(completion_queue::adopt(nullptr, ownership::borrowed).error(),
+            std::errc::invalid_argument);
+  const auto cq = must(completion_queue::adopt(end.cq.native(), ownership::borrowed));
+  work_completion none;
+  EXPECT_FALSE(must(cq.poll(none)));
+}
+
 }  // namespace
 }  // namespace verbena::verbs

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A poll writes.
-// expect: cannot convert .*span|no viable conversion .*span
+// expect: no matching function for call|no matching member function
 #include "compile_fail/rules.h"
 
 void rule(const completion_queue& cq, std::span<const work_completion> seen,
