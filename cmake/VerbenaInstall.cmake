@@ -41,6 +41,9 @@ function(verbena_component name)
     # Of the library itself, too, or a linker that goes from left to right may come to it after the module.
     target_link_libraries(${library} INTERFACE $<INSTALL_INTERFACE:PkgConfig::${prefix}>)
   endforeach()
+  if(component_MODULES)  # in the build a linker may come to the library after the module
+    target_link_options(${target} INTERFACE $<BUILD_INTERFACE:LINKER:--no-as-needed>)
+  endif()
   add_library(verbena::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   set_target_properties(${library} PROPERTIES EXPORT_NAME ${name}_unlinked)
