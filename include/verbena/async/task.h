@@ -49,7 +49,10 @@ struct task_promise : task_promise_base {
   void return_value(U&& from) {
     value.emplace(std::forward<U>(from));
   }
-  T take() { return std::move(*value); }
+  T take() {
+    if (!value) std::terminate();  // asked before its end
+    return std::move(*value);
+  }
 };
 template <>
 struct task_promise<void> : task_promise_base {
