@@ -72,8 +72,10 @@ Result<> run(const Options& wanted) {
   VERBENA_TRY(met.tell(mine.to_bytes()));
   qp_endpoint::wire_form theirs{};
   VERBENA_TRY(met.hear(theirs));
-  // A message that finds no receive is sent again until one is there.
-  VERBENA_TRY(qp.connect(mine, VERBENA_TRY(qp_endpoint::from_bytes(theirs))));
+  // Here a receive is posted only once the answer to the one before has left. A message that finds
+  // none is sent again until one is there: soon, since it will be.
+  VERBENA_TRY(qp.connect(mine, VERBENA_TRY(qp_endpoint::from_bytes(theirs)),
+                         {.min_rnr_timer = rnr_timer::from(std::chrono::microseconds(10))}));
   VERBENA_TRY(met.agree());
 
   const auto loop = VERBENA_TRY(epoll_loop::create());
