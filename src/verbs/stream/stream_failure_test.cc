@@ -60,6 +60,7 @@ struct Lone {
   }
 
   static constexpr std::ptrdiff_t kSent = 512 * 1024;
+  static constexpr std::size_t kUnused = 768 * 1024;
   StreamEnd near;
   StreamEnd far;
   memory_region memory;
@@ -181,7 +182,7 @@ TEST(StreamFailure, MoreThanTheCreditIsRefused) {
   Lone lone(kSmall);
   lone.greet();
   for (int i = 0; i < 5; ++i)
-    must(lone.far.parts.qp.send_with_immediate(must(lone.memory.slice(0, 1)), 0));
+    must(lone.far.parts.qp.send_with_immediate(must(lone.memory.slice(Lone::kUnused, 1)), 0));
   lone.wait_for(6);
   // What was within it is read first.
   std::array<std::byte, 10> into{};
