@@ -163,7 +163,7 @@ TEST(StreamFailure, DataBeforeTheFailureAreRead) {
   Lone lone(kSmall);
   lone.greet();
   std::ranges::copy(bytes_of("before"), lone.memory.bytes().begin());
-  must(lone.far.parts.qp.send_with_immediate(must(lone.memory.slice(0, 6)), 0));
+  must(lone.far.parts.qp.send_with_immediate(must(lone.memory.slice(Lone::kUnused, 6)), 0));
   lone.send(streams::Bye());
   std::array<std::byte, 16> into{};
   EXPECT_EQ(must(lone.end.read_some(into)), 6);
@@ -173,7 +173,8 @@ TEST(StreamFailure, DataBeforeTheFailureAreRead) {
 TEST(StreamFailure, DataByTheOtherTransportAreRefused) {
   Lone lone(kSmall);
   lone.greet();
-  must(lone.far.parts.qp.write_with_immediate(must(lone.memory.slice(0, 0)), remote_region(), 0));
+  must(lone.far.parts.qp.write_with_immediate(must(lone.memory.slice(Lone::kUnused, 0)),
+                                              remote_region(), 0));
   std::array<std::byte, 16> into{};
   EXPECT_THAT(error_of(lone.end.read_some(into)).message(), HasSubstr("the other transport"));
 }
