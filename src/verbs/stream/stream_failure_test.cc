@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <thread>
@@ -162,11 +163,12 @@ TEST(StreamFailure, WhatIsNoHelloIsRefused) {
 TEST(StreamFailure, DataBeforeTheFailureAreRead) {
   Lone lone(kSmall);
   lone.greet();
-  std::ranges::copy(bytes_of("before"), lone.memory.bytes().begin());
+  std::ranges::copy(bytes_of("before"), lone.memory.bytes().subspan(Lone::kUnused).begin());
   must(lone.far.parts.qp.send_with_immediate(must(lone.memory.slice(Lone::kUnused, 6)), 0));
   lone.send(streams::Bye());
   std::array<std::byte, 16> into{};
   EXPECT_EQ(must(lone.end.read_some(into)), 6);
+  EXPECT_TRUE(std::ranges::equal(std::span(into).first(6), bytes_of("before")));
   EXPECT_THAT(error_of(lone.end.read_some(into)).message(), HasSubstr("a bye without a fin"));
 }
 
