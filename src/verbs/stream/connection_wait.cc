@@ -166,6 +166,8 @@ int connection::fd_of(Side& side) {
       auto alarm = Alarm::make();
       if (!alarm) return -1;
       alarm_ = std::move(*alarm);
+      const auto now = resources_.options.now();  // who asks may have been told to wait already
+      alarm_->set(core().poll_timeout(now), now);
     }
     auto fd = any_of({resources_.channel.fd(), side.ready.fd(), origin_->fd(), alarm_->fd()});
     if (fd) side.fd = std::move(*fd);
