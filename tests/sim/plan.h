@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "link/fault_plan.h"
 #include "sim/network.h"
 
 namespace verbena::sim {
@@ -19,6 +20,8 @@ struct DisturbancePlan {
   std::uint32_t corrupt_ppm = 0;
   Duration longest_delay{100'000};
 };
+/// The same, for a link.
+[[nodiscard]] link::FaultPlan fault_plan(const DisturbancePlan& plan, std::uint64_t seed);
 
 /// Two processes (or one with itself) and the ends of their connection.
 struct ConnectionPlan {

@@ -47,19 +47,6 @@ std::byte pattern(std::uint64_t seed, std::size_t end, std::uint64_t at) {
   return static_cast<std::byte>(mixed >> 56);
 }
 
-link::FaultPlan fault_plan(const StreamPlan& plan, std::uint64_t seed) {
-  link::FaultPlan made;
-  made.seed = seed;
-  const auto add = [&](link::Fault fault, std::uint32_t rate) {
-    if (rate != 0) made.rules.push_back({.fault = fault, .rate_ppm = rate});
-  };
-  add(link::Fault::kDrop, plan.drop_ppm);
-  add(link::Fault::kDuplicate, plan.repeat_ppm);
-  add(link::Fault::kReorder, plan.reorder_ppm);
-  add(link::Fault::kCorrupt, plan.corrupt_ppm);
-  return made;
-}
-
 /// One program. What it holds is destroyed in reverse order: the stream first.
 struct Program {
   std::unique_ptr<verbs::context> ctx{};
@@ -88,8 +75,8 @@ class StreamRun {
         network_(scheduler_, packets_, {}, plan.seed ^ 0x57E3),
         host_(scheduler_, network_, kNap, plan.seed ^ 0x57E4,
               [this](Scheduler::Group, std::unique_ptr<link::Link> port) {
-                return std::make_unique<link::FaultLink>(std::move(port),
-                                                         fault_plan(plan_, random_.next()));
+                return std::make_unique<link::FaultLink>(
+                    std::move(port), fault_plan(plan_.disturbance, random_.next()));
               }) {
     scheduler_.add(network_);
     scheduler_.add(host_);
@@ -333,10 +320,10 @@ StreamPlan make_stream_plan(std::uint64_t seed) {
   const auto rate = [&](std::uint64_t most) {
     return random.below(2) == 0 ? 0U : static_cast<std::uint32_t>(random.below(most));
   };
-  plan.drop_ppm = rate(20'000);
-  plan.repeat_ppm = rate(20'000);
-  plan.reorder_ppm = rate(50'000);
-  plan.corrupt_ppm = rate(5'000);
+  plan.disturbance.drop_ppm = rate(20'000);
+  plan.disturbance.duplicate_ppm = rate(20'000);
+  plan.disturbance.reorder_ppm = rate(50'000);
+  plan.disturbance.corrupt_ppm = rate(5'000);
   return plan;
 }
 

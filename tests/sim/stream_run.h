@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/time.h"
+#include "sim/plan.h"
 #include "verbena/stream_options.h"
 
 namespace verbena::sim {
@@ -26,10 +27,7 @@ struct StreamPlan {
   std::array<verbs::stream_options, 2> options{};
   std::array<std::uint64_t, 2> bytes{};  ///< that each end writes
   std::uint64_t ends_after = 0;          ///< bytes that the end which goes has read
-  std::uint32_t drop_ppm = 0;            ///< of datagrams, as the next three
-  std::uint32_t repeat_ppm = 0;
-  std::uint32_t reorder_ppm = 0;
-  std::uint32_t corrupt_ppm = 0;
+  DisturbancePlan disturbance{};
 };
 
 struct StreamReport {

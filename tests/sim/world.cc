@@ -24,22 +24,6 @@ constexpr std::uint64_t kCongestionEvery = 16;  ///< seeds
 constexpr std::uint64_t kConnectingEvery = 4;   ///< seeds
 constexpr std::uint64_t kCheckEvery = 64;       ///< operations between looks at all memory
 
-link::FaultPlan fault_plan(const DisturbancePlan& plan, std::uint64_t seed) {
-  link::FaultPlan made;
-  made.seed = seed;
-  const auto add = [&](link::Fault fault, std::uint32_t rate) {
-    if (rate != 0) made.rules.push_back({.fault = fault, .rate_ppm = rate});
-  };
-  add(link::Fault::kDrop, plan.drop_ppm);
-  add(link::Fault::kDuplicate, plan.duplicate_ppm);
-  add(link::Fault::kReorder, plan.reorder_ppm);
-  add(link::Fault::kDelay, plan.delay_ppm);
-  add(link::Fault::kCorrupt, plan.corrupt_ppm);
-  made.delay_min = Duration(1'000);
-  made.delay_max = plan.longest_delay;
-  return made;
-}
-
 /// A FaultLink that leaves its counts behind.
 class CountedFaults final : public link::Link {
  public:
