@@ -114,8 +114,9 @@ void connection::post() {
 
 void connection::check_origin() {
   if (const auto there = origin_->check(); !there) {
-    // What has completed before it was over comes first.
-    while (!poll_completions()) {}
+    // What has completed before it was over comes first; a peer that goes on sending is not waited
+    // for.
+    for (std::size_t left = resources_.cq.depth(); left > 0 && !poll_completions(); --left) {}
     fail_with(there.error());
   }
 }
