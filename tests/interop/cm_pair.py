@@ -8,11 +8,10 @@ import signal
 import subprocess
 import time
 
-from programs import Process, free_port
+from programs import TOO_EARLY, Process, free_port
 
 LONGEST = 60  # seconds; a case that needs so long hangs
 ENDS = 20  # seconds that a server has to end in when its client has
-TOO_EARLY = re.compile(r"EVENT_(REJECTED; error: 8|UNREACHABLE; error: 1)\.")  # in perftest's words
 
 
 class Failed(Exception):
