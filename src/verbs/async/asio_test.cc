@@ -107,13 +107,14 @@ TEST(Asio, AFutureHasTheValueOrThrows) {
   EXPECT_EQ(received.get().byte_len(), 16);
   auto wrong = pair.left_qp->async_write_remote(pair.left.slice(0, 8),
                                                 remote_region(0x1000, 8, 0x9999), asio::use_future);
+  pool.join();  // the exception's last owner is this thread: TSan does not see the library count
+                // them
   try {
     static_cast<void>(wrong.get());
     ADD_FAILURE() << "the peer has no such region";
   } catch (const boost::system::system_error& error) {
     EXPECT_EQ(error.code(), boost::system::errc::permission_denied);
   }
-  pool.join();
 }
 
 asio::awaitable<void> ping(AsioPair& pair, int rounds, int& done) {
