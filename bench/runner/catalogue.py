@@ -37,7 +37,8 @@ class Measurement:
     count: int = 0
     link: Link | None = None  # both sides on this host when there is none
     environment: tuple = ()
-    udp_server: bool = False  # without a TCP port, and it does not end with its client
+    listens: str = "tcp"  # how the server is known to be there: by its port of "tcp" or "udp", or by "rdma_cm"
+    serves_on: bool = False  # the server does not end with its client
     point: tuple = ()  # plot, series, x: where the figure stands there
 
 
@@ -122,6 +123,36 @@ def our_curves():
                             point=("scaling", "Verbena WRITE 64KiB, queue pairs", pairs))
 
 
+# --- Ours: streams of the C++ API
+
+STREAM_SIZES = (65536, MIB)
+TRANSPORTS = ("messages", "ring")
+
+
+def stream(what, title, unit, *words, path="udp"):
+    words = ("verbena-streams", *map(str, words), "--address", "{address}", "--port", "{port}")
+    return Measurement(f"ours.{path}.stream.{what}", f"Verbena stream, {title}", unit, outputs.ours,
+                       (*words, "--seconds", "{seconds}"), (*words, "--serve"), path=path)
+
+
+def our_streams():
+    for path in ("udp", "rings"):
+        for size in STREAM_SIZES:
+            if (path, size) != ("udp", MIB):  # which is beside WRITE and READ
+                yield our_bandwidth("send", size, 4096, path=path)
+            for transport in TRANSPORTS:
+                for copying in ("copied", "in-place"):
+                    yield stream(f"{transport}.{copying}.{size_text(size)}", f"{transport}, {copying}, {size_text(size)}",
+                                 "GB/s", "throughput", "--transport", transport, "--copying", copying,
+                                 "--bytes", size, path=path)
+    for transport in TRANSPORTS:
+        yield stream(f"{transport}.latency", f"{transport}, 64B", "us", "latency", "--transport", transport,
+                     "--bytes", 64)
+    for waiting in ("epoll", "io-uring"):
+        yield stream(f"loop.{waiting}", f"a loop that waits by {waiting}, 64B", "us", "loop", "--waiting", waiting,
+                     "--bytes", 64)
+
+
 # --- Ours: many objects
 
 QUEUE_PAIR_COUNTS = (100, 1000, 10000)
@@ -163,7 +194,15 @@ def sockperf():
     return Measurement(
         "peer.sockperf.udp", "sockperf, UDP, 64B", "us", outputs.sockperf_latency,
         ("sockperf", "ping-pong", *options, "-t", "{seconds}", "-m", "64"), ("sockperf", "server", *options),
-        package="sockperf", udp_server=True)
+        package="sockperf", listens="udp", serves_on=True)
+
+
+def rstream(size, path):
+    """rsockets' own measurement, on our NIC: one way, then the other."""
+    words = ("rstream", "-p", "{port}", "-S", str(size), "-C", "{count}", "-I", "1", "-T", "b")
+    return Measurement(f"peer.rstream.{path}.{size_text(size)}", f"rstream on Verbena, {size_text(size)}", "GB/s",
+                       outputs.rstream, (*words, "-s", "{address}"), (*words, "-b", "{address}"), path=path,
+                       package="rdmacm-utils", count=1024 * MIB // size, listens="rdma_cm")
 
 
 FABRIC = {"tcp": "tcp;ofi_rxm", "rxd": "udp;ofi_rxd", "shm": "shm"}
@@ -205,6 +244,9 @@ def ucx_stream(transport, kind, size, point=()):
 
 def peers():
     yield from (iperf3(), iperf3(Link(1500)), iperf3(Link(9000)), sockperf())
+    for path in ("udp", "rings"):
+        for size in STREAM_SIZES:
+            yield rstream(size, path)
     for provider in FABRIC:
         yield fabric(provider, "latency", 64)
         for test in ("send", "write", "read"):
@@ -290,7 +332,7 @@ def limits():
 
 def measurements(curves=True):
     """By name. Without curves only single figures."""
-    made = [*ours(), *our_veth(), *our_scale(), *peers(), *limits()]
+    made = [*ours(), *our_veth(), *our_streams(), *our_scale(), *peers(), *limits()]
     if curves:
         made += [*our_curves(), *peer_curves()]
     return {each.name: each for each in made}

@@ -63,6 +63,14 @@ def iperf3(output):
         raise Unreadable(f"iperf3 printed no JSON with a sum: {error}") from error
 
 
+def rstream(output):
+    """GB/s, from its only row: name, bytes, transfers, iterations, total, time, Gbit/s, microseconds of each."""
+    rows = [line.split() for line in output.splitlines() if re.search(r"\d+\.\d+s\s", line)]
+    if len(rows) != 1 or len(rows[0]) != 8:
+        raise Unreadable("rstream printed no row of figures")
+    return Figure(float(rows[0][6]) / 8)
+
+
 def _ucx_final(output):
     """Iterations; of latency the median, the last average and the overall one; bandwidth in MiB/s and
     message rate, of each the last average and the overall one."""

@@ -22,9 +22,24 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def is_bound(port, pid, udp=False):
-    """Whether somebody listens at the TCP port on the process's host, or has the UDP port. Asked of
-    the kernel's tables: a connection would use up a server's only accept."""
+def has_general_services(pid):
+    """Whether the process hears what comes to a queue pair 1 of ours, as who listens by rdma_cm does."""
+    try:
+        links = {os.readlink(link) for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
+        lines = pathlib.Path(f"/proc/{pid}/net/unix").read_text().splitlines()[1:]
+    except OSError:
+        return False
+    return any(f"socket:[{words[6]}]" in links for words in map(str.split, lines)
+               if len(words) > 7 and words[7].startswith("@verbena/") and words[7].endswith("/general"))
+
+
+def is_bound(port, pid, listens="tcp"):
+    """Whether somebody listens at the TCP port on the process's host, or has the UDP port, or the
+    process listens by rdma_cm. Asked of the kernel's tables: a connection would use up a server's only
+    accept."""
+    if listens == "rdma_cm":
+        return has_general_services(pid)
+    udp = listens == "udp"
     for table in ("udp", "udp6") if udp else ("tcp", "tcp6"):
         try:
             lines = pathlib.Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
@@ -77,13 +92,15 @@ class Process:
         if status != 0:
             raise self.failed(f"status {status}")
 
-    def wait_until_bound(self, port, udp, deadline):
-        while not is_bound(port, self.process.pid, udp):
+    def wait_until_bound(self, port, listens, deadline):
+        while not is_bound(port, self.process.pid, listens):
             if self.process.poll() is not None:
                 raise self.failed("the server ended before its client came")
             if time.monotonic() > deadline:
                 raise self.failed("the server does not listen")
             time.sleep(0.01)
+        if listens == "rdma_cm":
+            time.sleep(0.2)  # it is bound, and listens next
 
 
 def run_alone(words, environment, longest):
@@ -93,13 +110,13 @@ def run_alone(words, environment, longest):
         return program.output()
 
 
-def run_pair(server_words, client_words, port, environment, longest, udp_server):
-    """The client's output. A `udp_server` has no TCP port, and serves until it is killed."""
+def run_pair(server_words, client_words, port, environment, longest, listens="tcp", serves_on=False):
+    """The client's output. A server that serves on is killed then."""
     deadline = time.monotonic() + longest
     with Process(server_words, environment) as server:
-        server.wait_until_bound(port, udp_server, deadline)
+        server.wait_until_bound(port, listens, deadline)
         with Process(client_words, environment) as client:
             client.wait(deadline)
-            if not udp_server:
+            if not serves_on:
                 server.wait(min(deadline, time.monotonic() + 10))
             return client.output()

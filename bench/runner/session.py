@@ -79,7 +79,7 @@ class Session:
         port = processes.free_port()
         return measurement.read(processes.run_pair(
             self.command(measurement, 0, port), self.command(measurement, 1, port), port, environment,
-            LONGEST, measurement.udp_server))
+            LONGEST, measurement.listens, measurement.serves_on))
 
 
 class Results:

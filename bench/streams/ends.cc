@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/streams/ends.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "bench/support/control.h"
+#include "verbena/stream_listener.h"
+
+namespace verbena::bench {
+
+verbs::stream connect_ends(const Streams& wanted) {
+  using verbs::stream_transport;
+  const auto sizes = verbs::stream_builder{}
+                         .transport(wanted.transport == "ring" ? stream_transport::ring
+                                                               : stream_transport::messages)
+                         .buffer_size(wanted.buffer)
+                         .receives(wanted.receives)
+                         .send_buffer(wanted.send_buffer)
+                         .spin(std::chrono::microseconds(wanted.spin));
+  if (wanted.serve) {
+    const Control control = Control::serve(wanted.address, wanted.port);
+    auto listener = must(verbs::listener::bind(fmt::format("{}:0", wanted.address), sizes));
+    control.send(std::to_string(listener.local_addr().port()));
+    return must(listener.accept());
+  }
+  const Control control = Control::join(wanted.address, wanted.port);
+  return must(sizes.connect(fmt::format("{}:{}", wanted.address, control.receive())));
+}
+
+}  // namespace verbena::bench
