@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "verbs/stream/connection.h"
 
@@ -33,7 +34,8 @@ connection::Deadline connection::deadline_of(stream_timeout timeout) const {
 }
 
 Result<> connection::wait(Lock& lock, Deadline deadline, const char* verb, const Ready& ready) {
-  const auto spin_until = resources_.options.now() + resources_.options.spin;
+  auto seen = progress_;
+  auto last_progress = resources_.options.now();
   for (;;) {
     pump();
     if (ready()) {
@@ -41,11 +43,12 @@ Result<> connection::wait(Lock& lock, Deadline deadline, const char* verb, const
       return {};
     }
     const auto now = resources_.options.now();
+    if (std::exchange(seen, progress_) != progress_) last_progress = now;
     if (deadline && now >= *deadline) {
       serve_parked();
       return fail(std::errc::timed_out, verb, "the time-out is over");
     }
-    if (now < spin_until) {
+    if (now - last_progress < resources_.options.spin) {
       lock.unlock();
       lock.lock();
     } else if (driving_) {
