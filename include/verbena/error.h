@@ -34,10 +34,10 @@ namespace verbena::verbs {
 
 /// What a failed completion says beside its status.
 struct completion_failure {
-  ibv_wc_status status = IBV_WC_GENERAL_ERR;
-  std::uint32_t vendor_err = 0;  ///< the provider's own number; 0 where it has none
-  std::uint64_t wr_id = 0;       ///< of the work request, as it was posted
-  std::uint32_t qp_num = 0;      ///< of the queue pair that it was posted to
+  ibv_wc_status status = IBV_WC_GENERAL_ERR;  ///< never IBV_WC_SUCCESS
+  std::uint32_t vendor_err = 0;               ///< the provider's own number; 0 where it has none
+  std::uint64_t wr_id = 0;                    ///< of the work request, as it was posted
+  std::uint32_t qp_num = 0;                   ///< of the queue pair that it was posted to
 };
 
 /// What a peer that would not connect has said.
@@ -57,6 +57,7 @@ class Error {
   /// `verb` is a string literal: the C function or our operation that failed. `context` is a
   /// sentence for a person, or empty.
   Error(std::error_code code, const char* verb, std::string context = {});
+  /// The same with the code of a portable condition.
   Error(std::errc condition, const char* verb, std::string context = {})
       : Error(std::make_error_code(condition), verb, std::move(context)) {}
   /// A work request that completed with an error. `explanation` is empty for the status' usual one.
@@ -77,7 +78,9 @@ class Error {
     if (more_ != nullptr) let_go(more_);
   }
 
+  /// Of verbs_category(), completion_category() or the system's own.
   [[nodiscard]] const std::error_code& code() const noexcept { return code_; }
+  /// The C function or the operation that failed: a literal, never null.
   [[nodiscard]] const char* verb() const noexcept { return verb_; }
   /// Empty where there is nothing to say beside the code.
   [[nodiscard]] std::string_view context() const noexcept;
@@ -98,6 +101,7 @@ class Error {
   // NOLINTNEXTLINE(google-explicit-constructor): std::error_code is what a wider one is used as
   operator std::error_code() const noexcept { return code_; }
 
+  /// Whether the code means that: `error == std::errc::no_such_device`.
   friend bool operator==(const Error& error, std::errc condition) noexcept {
     return error.code_ == condition;
   }
@@ -176,6 +180,7 @@ template <typename T>
 #ifndef VERBENA_TRY
 // NOLINTBEGIN(bugprone-macro-parentheses): `name` is one
 #define VERBENA_TRY(expression) VERBENA_TRY_COUNTED(expression, __COUNTER__)
+/// @cond parts of it
 #define VERBENA_TRY_COUNTED(expression, count) VERBENA_TRY_NUMBERED(expression, count)
 #define VERBENA_TRY_NUMBERED(expression, number) VERBENA_TRY_NAMED(expression, try_result_##number)
 #define VERBENA_TRY_NAMED(expression, name)                     \
@@ -184,5 +189,6 @@ template <typename T>
     if (!name) return std::unexpected(std::move(name).error()); \
     std::move(name).value();                                    \
   })
+/// @endcond
 // NOLINTEND(bugprone-macro-parentheses)
 #endif

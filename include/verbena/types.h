@@ -24,16 +24,19 @@ namespace verbena::verbs {
 /// Enumerations whose values are or-ed.
 template <typename T>
 inline constexpr bool is_flags = false;
+/// Both sets of flags.
 template <typename T>
   requires is_flags<T>
 constexpr T operator|(T one, T other) noexcept {
   return static_cast<T>(static_cast<unsigned>(one) | static_cast<unsigned>(other));
 }
+/// What the two sets have in common.
 template <typename T>
   requires is_flags<T>
 constexpr T operator&(T one, T other) noexcept {
   return static_cast<T>(static_cast<unsigned>(one) & static_cast<unsigned>(other));
 }
+/// Adds `other` to `to`.
 template <typename T>
   requires is_flags<T>
 constexpr T& operator|=(T& to, T other) noexcept {
@@ -48,15 +51,16 @@ constexpr bool has(T flags, T wanted) noexcept {
 
 /// What may be done with a memory region or window, and by whom.
 enum class access : unsigned {
-  none = 0,
-  local_write = IBV_ACCESS_LOCAL_WRITE,
-  remote_write = IBV_ACCESS_REMOTE_WRITE,
-  remote_read = IBV_ACCESS_REMOTE_READ,
-  remote_atomic = IBV_ACCESS_REMOTE_ATOMIC,
-  mw_bind = IBV_ACCESS_MW_BIND,
-  zero_based = IBV_ACCESS_ZERO_BASED,
-  on_demand = IBV_ACCESS_ON_DEMAND,
-  huge_pages = IBV_ACCESS_HUGETLB,
+  none = 0,                                  ///< our requests read it, nothing else
+  local_write = IBV_ACCESS_LOCAL_WRITE,      ///< receives, and what READs and atomics of ours bring
+  remote_write = IBV_ACCESS_REMOTE_WRITE,    ///< a peer's WRITEs; needs local_write
+  remote_read = IBV_ACCESS_REMOTE_READ,      ///< a peer's READs
+  remote_atomic = IBV_ACCESS_REMOTE_ATOMIC,  ///< a peer's atomics; needs local_write
+  mw_bind = IBV_ACCESS_MW_BIND,              ///< memory windows are bound to it
+  zero_based = IBV_ACCESS_ZERO_BASED,        ///< requests' addresses count from its first byte
+  on_demand = IBV_ACCESS_ON_DEMAND,          ///< pages are not pinned, but brought when needed
+  huge_pages = IBV_ACCESS_HUGETLB,           ///< it lies in huge pages
+  /// The device may write in another order than packets came.
   relaxed_ordering = static_cast<unsigned>(IBV_ACCESS_RELAXED_ORDERING),
   /// All that a peer can do.
   remote_all = local_write | remote_write | remote_read | remote_atomic,
@@ -66,7 +70,7 @@ inline constexpr bool is_flags<access> = true;
 
 /// How a request is posted.
 enum class send_flags : unsigned {
-  none = 0,
+  none = 0,                        ///< not one of them: it completes only where it fails
   fence = IBV_SEND_FENCE,          ///< waits for earlier READs and atomics of the queue pair
   signaled = IBV_SEND_SIGNALED,    ///< completes into the send completion queue
   solicited = IBV_SEND_SOLICITED,  ///< wakes a peer that asked for solicited events only
@@ -75,27 +79,27 @@ enum class send_flags : unsigned {
 template <>
 inline constexpr bool is_flags<send_flags> = true;
 
-/// IBA 10.3.1.
+/// How far a queue pair is from carrying traffic. IBA 10.3.1.
 enum class qp_state : unsigned {
-  reset = IBV_QPS_RESET,
-  init = IBV_QPS_INIT,
-  rtr = IBV_QPS_RTR,
-  rts = IBV_QPS_RTS,
-  sqd = IBV_QPS_SQD,
-  sqe = IBV_QPS_SQE,
-  err = IBV_QPS_ERR,
-  unknown = IBV_QPS_UNKNOWN,
+  reset = IBV_QPS_RESET,      ///< as made: nothing can be posted
+  init = IBV_QPS_INIT,        ///< receives can be posted, and wait
+  rtr = IBV_QPS_RTR,          ///< ready to receive: it knows its peer
+  rts = IBV_QPS_RTS,          ///< ready to send as well
+  sqd = IBV_QPS_SQD,          ///< sends are drained: those under way end, later ones wait
+  sqe = IBV_QPS_SQE,          ///< a send has failed; receives go on
+  err = IBV_QPS_ERR,          ///< what is posted is flushed
+  unknown = IBV_QPS_UNKNOWN,  ///< that the device has not said
 };
 /// As the field writes it: "RTS".
 [[nodiscard]] std::string_view name_of(qp_state state) noexcept;
 
 /// The most payload that a packet carries.
 enum class mtu : unsigned {
-  bytes_256 = IBV_MTU_256,
-  bytes_512 = IBV_MTU_512,
-  bytes_1024 = IBV_MTU_1024,
-  bytes_2048 = IBV_MTU_2048,
-  bytes_4096 = IBV_MTU_4096,
+  bytes_256 = IBV_MTU_256,    ///< 1 on the wire and in C
+  bytes_512 = IBV_MTU_512,    ///< 2
+  bytes_1024 = IBV_MTU_1024,  ///< 3
+  bytes_2048 = IBV_MTU_2048,  ///< 4
+  bytes_4096 = IBV_MTU_4096,  ///< 5
 };
 /// The MTU in bytes.
 [[nodiscard]] constexpr std::size_t bytes(mtu of) noexcept {
@@ -104,75 +108,83 @@ enum class mtu : unsigned {
 
 /// How far a port is from carrying traffic. Source: ibv_query_port(3).
 enum class port_state : unsigned {
-  nop = IBV_PORT_NOP,
-  down = IBV_PORT_DOWN,
-  init = IBV_PORT_INIT,
-  armed = IBV_PORT_ARMED,
-  active = IBV_PORT_ACTIVE,
+  nop = IBV_PORT_NOP,        ///< that the device has not said
+  down = IBV_PORT_DOWN,      ///< no carrier
+  init = IBV_PORT_INIT,      ///< it has a carrier, and no subnet manager has set it up
+  armed = IBV_PORT_ARMED,    ///< set up, and not let through yet
+  active = IBV_PORT_ACTIVE,  ///< carries traffic
+  /// Carries traffic, and has lost its carrier for the moment.
   active_defer = IBV_PORT_ACTIVE_DEFER,
 };
 
 /// What a port speaks below the transport.
 enum class link_layer : std::uint8_t {
-  unspecified = IBV_LINK_LAYER_UNSPECIFIED,
-  infiniband = IBV_LINK_LAYER_INFINIBAND,
-  ethernet = IBV_LINK_LAYER_ETHERNET,
+  unspecified = IBV_LINK_LAYER_UNSPECIFIED,  ///< InfiniBand on devices that do not say
+  infiniband = IBV_LINK_LAYER_INFINIBAND,    ///< a fabric with a subnet manager, and LIDs
+  ethernet = IBV_LINK_LAYER_ETHERNET,        ///< RoCE or iWARP
 };
 
-/// The services of a queue pair: what `queue_pair<…>` is made for. IBA 9.2.
+/// Reliable connection: all operations, acknowledged and in order. IBA 9.2 has the services.
 struct rc {
-  static constexpr ibv_qp_type type = IBV_QPT_RC;
-  static constexpr std::string_view name = "RC";
+  static constexpr ibv_qp_type type = IBV_QPT_RC;  ///< for ibv_create_qp(3)
+  static constexpr std::string_view name = "RC";   ///< as the field writes it
 };
 /// Unreliable connection: WRITEs and messages of any size, without acknowledgements.
 struct uc {
-  static constexpr ibv_qp_type type = IBV_QPT_UC;
-  static constexpr std::string_view name = "UC";
+  static constexpr ibv_qp_type type = IBV_QPT_UC;  ///< for ibv_create_qp(3)
+  static constexpr std::string_view name = "UC";   ///< as the field writes it
 };
 /// Unreliable datagrams: each of one packet, to any peer.
 struct ud {
-  static constexpr ibv_qp_type type = IBV_QPT_UD;
-  static constexpr std::string_view name = "UD";
+  static constexpr ibv_qp_type type = IBV_QPT_UD;  ///< for ibv_create_qp(3)
+  static constexpr std::string_view name = "UD";   ///< as the field writes it
 };
 /// The half of an extended reliable connection that sends.
 struct xrc_send {
-  static constexpr ibv_qp_type type = IBV_QPT_XRC_SEND;
-  static constexpr std::string_view name = "XRC_SEND";
+  static constexpr ibv_qp_type type = IBV_QPT_XRC_SEND;  ///< for ibv_create_qp(3)
+  static constexpr std::string_view name = "XRC_SEND";   ///< as the field writes it
 };
 /// The half of an extended reliable connection that receives, into the shared queues of a domain.
 struct xrc_recv {
-  static constexpr ibv_qp_type type = IBV_QPT_XRC_RECV;
-  static constexpr std::string_view name = "XRC_RECV";
+  static constexpr ibv_qp_type type = IBV_QPT_XRC_RECV;  ///< for ibv_create_qp(3)
+  static constexpr std::string_view name = "XRC_RECV";   ///< as the field writes it
 };
 /// Ethernet frames as they are.
 struct raw_packet {
-  static constexpr ibv_qp_type type = IBV_QPT_RAW_PACKET;
-  static constexpr std::string_view name = "RAW_PACKET";
+  static constexpr ibv_qp_type type = IBV_QPT_RAW_PACKET;  ///< for ibv_create_qp(3)
+  static constexpr std::string_view name = "RAW_PACKET";   ///< as the field writes it
 };
 
+/// One of the six above: what `queue_pair<…>` is made for.
 template <typename S>
 concept service = requires {
   { S::type } -> std::convertible_to<ibv_qp_type>;
 };
-/// What a service can carry.
+/// Whether each request names its peer.
 template <typename S>
-inline constexpr bool is_addressed = std::is_same_v<S, ud>;  ///< each request names its peer
+inline constexpr bool is_addressed = std::is_same_v<S, ud>;
+/// Whether the payload has its own Ethernet header, and no transport's.
 template <typename S>
 inline constexpr bool is_raw = std::is_same_v<S, raw_packet>;
+/// Whether receives come from shared queues of a domain that the sender chooses.
 template <typename S>
 inline constexpr bool is_xrc = std::is_same_v<S, xrc_send> || std::is_same_v<S, xrc_recv>;
+/// Whether there is a send queue.
 template <typename S>
 inline constexpr bool can_send = !std::is_same_v<S, xrc_recv>;
 /// Whether receives are posted to the queue pair itself.
 template <typename S>
 inline constexpr bool can_receive = !is_xrc<S>;
+/// Whether there is one peer, which `connect` names.
 template <typename S>
 inline constexpr bool is_connected = !is_addressed<S> && !is_raw<S>;
+/// WRITE, immediate data with it.
 template <typename S>
 inline constexpr bool can_write = is_connected<S> && can_send<S>;
 /// READ, atomics, acknowledgements.
 template <typename S>
 inline constexpr bool is_reliable = std::is_same_v<S, rc> || is_xrc<S>;
+/// READ, atomics, invalidation of keys.
 template <typename S>
 inline constexpr bool can_read = is_reliable<S> && can_send<S>;
 
@@ -181,7 +193,9 @@ template <typename Tag, typename Number>
 class number {
  public:
   constexpr number() noexcept = default;
+  /// Of the plain number, which nobody checks.
   constexpr explicit number(Number value) noexcept : value_(value) {}
+  /// The plain number, for C calls.
   [[nodiscard]] constexpr Number value() const noexcept { return value_; }
   friend constexpr auto operator<=>(number, number) noexcept = default;
 
@@ -211,8 +225,11 @@ class ack_timeout {
     while (exponent < kLongest && ack_timeout(exponent).time() < time) ++exponent;
     return ack_timeout(exponent);
   }
+  /// Waits for ever.
   [[nodiscard]] static constexpr ack_timeout never() noexcept { return ack_timeout(0); }
+  /// 0 to 31, as the wire has it.
   [[nodiscard]] constexpr std::uint8_t exponent() const noexcept { return exponent_; }
+  /// Of the exponent; of `never()` it is 4.096 us and means nothing.
   [[nodiscard]] constexpr std::chrono::nanoseconds time() const noexcept {
     return std::chrono::nanoseconds(std::int64_t{4096} << exponent_);
   }
@@ -231,8 +248,9 @@ class rnr_timer {
   constexpr rnr_timer() noexcept = default;
   /// The shortest that is not below `time`; 655.36 ms where none is.
   [[nodiscard]] static rnr_timer from(std::chrono::nanoseconds time) noexcept;
+  /// 0 to 31, as the wire has it.
   [[nodiscard]] constexpr std::uint8_t code() const noexcept { return code_; }
-  [[nodiscard]] std::chrono::nanoseconds time() const noexcept;
+  [[nodiscard]] std::chrono::nanoseconds time() const noexcept;  ///< of the code
   friend constexpr auto operator<=>(rnr_timer, rnr_timer) noexcept = default;
 
  private:
@@ -244,13 +262,16 @@ class rnr_timer {
 class gid {
  public:
   constexpr gid() noexcept = default;
+  /// Its bytes in the order of the wire.
   constexpr explicit gid(const std::array<std::uint8_t, 16>& raw) noexcept : raw_(raw) {}
-  explicit gid(const ibv_gid& from) noexcept;
+  explicit gid(const ibv_gid& from) noexcept;  ///< as C calls give it
   /// "fe80::1", "192.168.1.7" or "::ffff:192.168.1.7"; invalid_argument for anything else.
   [[nodiscard]] static Result<gid> from_string(std::string_view text);
 
+  /// In the order of the wire.
   [[nodiscard]] constexpr const std::array<std::uint8_t, 16>& raw() const noexcept { return raw_; }
-  [[nodiscard]] ibv_gid native() const noexcept;
+  [[nodiscard]] ibv_gid native() const noexcept;  ///< for C calls
+  /// An empty row of a table.
   [[nodiscard]] bool is_zero() const noexcept { return *this == gid(); }
   [[nodiscard]] bool is_ipv4() const noexcept;        ///< mapped into IPv6
   [[nodiscard]] bool is_link_local() const noexcept;  ///< fe80::/10, or of IPv4 169.254.0.0/16
@@ -268,9 +289,9 @@ class gid {
 
 /// What a row of a GID table is spoken with.
 enum class gid_kind : std::uint32_t {
-  infiniband = IBV_GID_TYPE_IB,
-  roce_v1 = IBV_GID_TYPE_ROCE_V1,
-  roce_v2 = IBV_GID_TYPE_ROCE_V2,
+  infiniband = IBV_GID_TYPE_IB,    ///< InfiniBand packets
+  roce_v1 = IBV_GID_TYPE_ROCE_V1,  ///< Ethernet frames of a type of their own: not routed
+  roce_v2 = IBV_GID_TYPE_ROCE_V2,  ///< UDP: routed
 };
 /// As the field writes it: "RoCE v2".
 [[nodiscard]] std::string_view name_of(gid_kind kind) noexcept;
@@ -279,15 +300,15 @@ enum class gid_kind : std::uint32_t {
 struct gid_entry {
   /// A version (1), then GID, port, index, kind and interface, each big-endian.
   static constexpr std::size_t wire_size = 1 + 16 + 1 + 1 + 4 + 4;
-  using wire_form = std::array<std::byte, wire_size>;
+  using wire_form = std::array<std::byte, wire_size>;  ///< what is sent to a peer
 
-  gid id{};
-  port of{1};
-  gid_index index{};
-  gid_kind kind = gid_kind::infiniband;
-  std::uint32_t interface_index = 0;  ///< if_nametoindex(3); 0 where there is none
+  gid id{};                              ///< what peers name the port by
+  port of{1};                            ///< whose table it is
+  gid_index index{};                     ///< the row
+  gid_kind kind = gid_kind::infiniband;  ///< what it is spoken with
+  std::uint32_t interface_index = 0;     ///< if_nametoindex(3); 0 where there is none
 
-  [[nodiscard]] wire_form to_bytes() const noexcept;
+  [[nodiscard]] wire_form to_bytes() const noexcept;  ///< as `wire_size` describes them
   /// `not_supported` where another version wrote it; `invalid_argument` where it is not
   /// `wire_size` bytes, or of a kind or a port (0) that there is not.
   [[nodiscard]] static Result<gid_entry> from_bytes(std::span<const std::byte> from);
