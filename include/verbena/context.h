@@ -42,9 +42,12 @@ class context : public detail::handle<ibv_context> {
   /// `invalid_argument` for null.
   [[nodiscard]] static Result<context> borrow(ibv_context* opened, detail::keep holder = {});
 
-  [[nodiscard]] std::string name() const;
+  [[nodiscard]] std::string name() const;  ///< "vrb0"; empty where nothing is behind it
+  /// Limits and versions. Source: ibv_query_device(3).
   [[nodiscard]] Result<device_attributes> query_device() const;
+  /// `invalid_argument` for a port that there is not.
   [[nodiscard]] Result<port_attributes> query_port(port of = port{1}) const;
+  /// Zero where the row holds none. Source: ibv_query_gid(3).
   [[nodiscard]] Result<gid> query_gid(port of, gid_index index) const;
   /// The rows of all ports that hold a GID.
   [[nodiscard]] Result<std::vector<gid_entry>> gid_table() const;
@@ -55,9 +58,13 @@ class context : public detail::handle<ibv_context> {
   /// 0xffff is the full member's default. Source: ibv_query_pkey(3).
   [[nodiscard]] Result<std::uint16_t> query_pkey(port of, std::uint16_t index) const;
 
+  /// In verbena/protection_domain.h.
   [[nodiscard]] Result<protection_domain> alloc_pd() const;
+  /// For the events of completion queues.
   [[nodiscard]] Result<completion_channel> create_channel() const;
+  /// `invalid_argument` for a depth of 0, and where the device has not so much, or not the vector.
   [[nodiscard]] Result<completion_queue> create_cq(const cq_attributes& attributes) const;
+  /// The same, polled field by field. `not_supported` for fields that the device cannot say.
   [[nodiscard]] Result<completion_queue_ex> create_cq_ex(const cq_ex_attributes& attributes) const;
 
   /// Memory of the device's own, at a multiple of 2^`log_align` bytes. In verbena/device_memory.h.
