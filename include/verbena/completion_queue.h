@@ -38,6 +38,7 @@ struct cq_event {
 /// Threads: any.
 class completion_channel : public detail::handle<ibv_comp_channel> {
  public:
+  /// To wait with elsewhere; it stays the channel's. -1 where nothing is behind it.
   [[nodiscard]] int fd() const noexcept { return native() == nullptr ? -1 : raw()->fd; }
   /// Whether `get_event` waits; it does until this is told otherwise.
   [[nodiscard]] Result<> set_blocking(bool blocking) const;
@@ -52,8 +53,13 @@ class completion_channel : public detail::handle<ibv_comp_channel> {
 };
 
 /// Which completions wake.
-enum class notify : int { all = 0, solicited = 1 };
+enum class notify : int {
+  all = 0,        ///< each
+  solicited = 1,  ///< failures, and receives of what was sent with `send_flags::solicited`
+};
 
+/// Where requests of queue pairs complete.
+///
 /// Threads: any at once; the provider keeps polls apart.
 class completion_queue : public detail::handle<ibv_cq> {
  public:
@@ -88,6 +94,8 @@ class completion_queue : public detail::handle<ibv_cq> {
   [[nodiscard]] std::size_t depth() const noexcept {
     return native() == nullptr ? 0 : static_cast<std::size_t>(raw()->cqe);
   }
+  /// What it holds stays. `invalid_argument` for a depth of 0; `not_supported` where the device
+  /// cannot. Source: ibv_resize_cq(3).
   [[nodiscard]] Result<> resize(std::size_t depth) const;
 
  protected:
@@ -102,25 +110,25 @@ class completion_queue : public detail::handle<ibv_cq> {
 
 /// What an extended queue can say of a completion, beside status, wr_id, opcode and vendor_err.
 enum class wc_fields : unsigned {
-  none = 0,
-  byte_len = IBV_WC_EX_WITH_BYTE_LEN,
-  immediate = IBV_WC_EX_WITH_IMM,
-  qp_num = IBV_WC_EX_WITH_QP_NUM,
-  src_qp = IBV_WC_EX_WITH_SRC_QP,
-  completion_timestamp = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
-  wallclock_timestamp = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
-  flow_tag = IBV_WC_EX_WITH_FLOW_TAG,
-  usual = byte_len | immediate | qp_num | src_qp,
+  none = 0,                            ///< nothing beside
+  byte_len = IBV_WC_EX_WITH_BYTE_LEN,  ///< of a receive, READ or atomic
+  immediate = IBV_WC_EX_WITH_IMM,      ///< what came with a receive
+  qp_num = IBV_WC_EX_WITH_QP_NUM,      ///< the queue pair that the request was posted to
+  src_qp = IBV_WC_EX_WITH_SRC_QP,      ///< of a datagram, its sender
+  completion_timestamp = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,  ///< ticks of the device's clock
+  wallclock_timestamp = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,  ///< of the day
+  flow_tag = IBV_WC_EX_WITH_FLOW_TAG,              ///< the rule that steered a frame
+  usual = byte_len | immediate | qp_num | src_qp,  ///< what most programs look at
 };
 template <>
 inline constexpr bool is_flags<wc_fields> = true;
 
 /// What a queue that is polled field by field is made with.
 struct cq_ex_attributes {
-  std::size_t depth = 256;
-  const completion_channel* channel = nullptr;
-  int vector = 0;
-  wc_fields fields = wc_fields::usual;
+  std::size_t depth = 256;                           ///< as that of `cq_attributes`
+  const completion_channel* channel = nullptr;       ///< where its events go
+  int vector = 0;                                    ///< an interrupt of the device's
+  wc_fields fields = wc_fields::usual;               ///< what `poll_guard` can be asked
   const protection_domain* parent_domain = nullptr;  ///< one of `make_parent_domain`
   bool single_threaded = false;  ///< the caller sees to it that one thread polls at a time
 };
@@ -148,15 +156,25 @@ class poll_guard {
     return detail::fail_with(error, "ibv_next_poll");
   }
 
+  /// Whether the request went well.
   [[nodiscard]] bool ok() const noexcept { return cq_->status == IBV_WC_SUCCESS; }
+  /// How the request ended.
   [[nodiscard]] ibv_wc_status status() const noexcept { return cq_->status; }
+  /// As the request was posted.
   [[nodiscard]] std::uint64_t wr_id() const noexcept { return cq_->wr_id; }
+  /// Only where it is ok().
   [[nodiscard]] ibv_wc_opcode opcode() const { return ibv_wc_read_opcode(cq_); }
+  /// The provider's own number; 0 where it has none.
   [[nodiscard]] std::uint32_t vendor_err() const { return ibv_wc_read_vendor_err(cq_); }
-  // Only where the queue was made with the field:
+  /// @name Only where the queue was made with the field
+  /// @{
+  /// Bytes that came.
   [[nodiscard]] std::uint32_t byte_len() const { return ibv_wc_read_byte_len(cq_); }
+  /// What came with a receive, in the host's byte order.
   [[nodiscard]] std::optional<std::uint32_t> immediate() const;
+  /// That the request was posted to.
   [[nodiscard]] qp_number qp_num() const { return qp_number(ibv_wc_read_qp_num(cq_)); }
+  /// Of a datagram, its sender.
   [[nodiscard]] qp_number src_qp() const { return qp_number(ibv_wc_read_src_qp(cq_)); }
   /// Of the rule that steered the frame here.
   [[nodiscard]] std::uint32_t flow_tag() const { return ibv_wc_read_flow_tag(cq_); }
@@ -166,6 +184,8 @@ class poll_guard {
   [[nodiscard]] std::chrono::nanoseconds wallclock() const {
     return std::chrono::nanoseconds(ibv_wc_read_completion_wallclock_ns(cq_));
   }
+  /// @}
+  /// Success, or an Error with all that the completion says.
   [[nodiscard]] Result<> result() const;
 
  private:

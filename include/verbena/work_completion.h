@@ -20,14 +20,20 @@ class work_completion {
   work_completion() noexcept {
   }  // NOLINT(modernize-use-equals-default): it would clear what a poll writes
 
+  /// Whether the request went well.
   [[nodiscard]] bool ok() const noexcept { return wc_.status == IBV_WC_SUCCESS; }
+  /// How the request ended.
   [[nodiscard]] ibv_wc_status status() const noexcept { return wc_.status; }
+  /// As the request was posted.
   [[nodiscard]] std::uint64_t wr_id() const noexcept { return wc_.wr_id; }
+  /// That the request was posted to.
   [[nodiscard]] qp_number qp_num() const noexcept { return qp_number(wc_.qp_num); }
 
-  // Only of a completion that is ok():
+  /// @name Only of a completion that is ok()
+  /// @{
 
-  [[nodiscard]] ibv_wc_opcode opcode() const noexcept { return wc_.opcode; }
+  [[nodiscard]] ibv_wc_opcode opcode() const noexcept { return wc_.opcode; }  ///< what was done
+  /// Whether it is of a receive queue.
   [[nodiscard]] bool is_receive() const noexcept { return (wc_.opcode & IBV_WC_RECV) != 0; }
   /// Bytes received, of a receive; of a READ or an atomic bytes brought here.
   [[nodiscard]] std::uint32_t byte_len() const noexcept { return wc_.byte_len; }
@@ -35,19 +41,22 @@ class work_completion {
   [[nodiscard]] std::optional<std::uint32_t> immediate() const noexcept;
   /// The rkey that a SEND with invalidate has made void.
   [[nodiscard]] std::optional<std::uint32_t> invalidated_rkey() const noexcept;
-  /// Of a datagram: who sent it, and whether the 40 bytes before the payload hold a GRH.
+  /// Of a datagram: who sent it.
   [[nodiscard]] qp_number src_qp() const noexcept { return qp_number(wc_.src_qp); }
+  /// Of a datagram: whether the 40 bytes before the payload hold a GRH.
   [[nodiscard]] bool has_grh() const noexcept { return (wc_.wc_flags & IBV_WC_GRH) != 0; }
+  /// Whether the device has found a frame's IP, TCP and UDP checksums right.
   [[nodiscard]] bool checksum_ok() const noexcept {
     return (wc_.wc_flags & IBV_WC_IP_CSUM_OK) != 0;
   }
-
+  /// @}
   /// Success, or an Error with all that the completion says.
   [[nodiscard]] Result<> result() const {
     if (ok()) [[likely]]
       return {};
     return failure();
   }
+  /// For what this API does not have.
   [[nodiscard]] const ibv_wc& native() const noexcept { return wc_; }
 
  private:
