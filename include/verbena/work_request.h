@@ -21,8 +21,8 @@ namespace verbena::verbs {
 
 /// What the caller says of each request.
 struct posting {
-  std::uint64_t wr_id = 0;
-  send_flags flags = send_flags::signaled;
+  std::uint64_t wr_id = 0;  ///< comes back in the completion; means nothing to the device
+  send_flags flags = send_flags::signaled;  ///< signaled, if nothing else is said
 };
 
 /// A request for the send queue. The slices are used until it completes; the list of them only
@@ -32,11 +32,13 @@ class send_request {
  public:
   // What the service cannot carry has no function.
 
+  /// A message, into a receive of the peer's.
   [[nodiscard]] static send_request send(std::span<const mr_slice> from, posting how = {}) noexcept
     requires(can_send<S> && !is_addressed<S>)
   {
     return {IBV_WR_SEND, from, how};
   }
+  /// A datagram, into a receive of the queue pair that `to` names.
   [[nodiscard]] static send_request send(const datagram_address& to, std::span<const mr_slice> from,
                                          posting how = {}) noexcept
     requires is_addressed<S>
@@ -55,6 +57,7 @@ class send_request {
     made.wr_.imm_data = htobe32(immediate);
     return made;
   }
+  /// The same, with a datagram.
   [[nodiscard]] static send_request send_with_immediate(const datagram_address& to,
                                                         std::span<const mr_slice> from,
                                                         std::uint32_t immediate,
@@ -76,12 +79,14 @@ class send_request {
     made.wr_.invalidate_rkey = rkey;
     return made;
   }
+  /// From here to the peer's memory, which does not hear of it.
   [[nodiscard]] static send_request write(std::span<const mr_slice> from, const remote_region& to,
                                           posting how = {}) noexcept
     requires can_write<S>
   {
     return {IBV_WR_RDMA_WRITE, from, to, how};
   }
+  /// The same; it takes a receive of the peer's, whose completion has `immediate`.
   [[nodiscard]] static send_request write_with_immediate(std::span<const mr_slice> from,
                                                          const remote_region& to,
                                                          std::uint32_t immediate,
@@ -92,13 +97,14 @@ class send_request {
     made.wr_.imm_data = htobe32(immediate);
     return made;
   }
+  /// From the peer's memory to here.
   [[nodiscard]] static send_request read(std::span<const mr_slice> into, const remote_region& from,
                                          posting how = {}) noexcept
     requires can_read<S>
   {
     return {IBV_WR_RDMA_READ, into, from, how};
   }
-  /// Eight bytes, at a multiple of eight; `into` gets what was there.
+  /// Eight bytes, at a multiple of eight; `into` gets what was there, in the host's byte order.
   [[nodiscard]] static send_request fetch_add(std::span<const mr_slice> into,
                                               const remote_region& at, std::uint64_t add,
                                               posting how = {}) noexcept
@@ -106,6 +112,7 @@ class send_request {
   {
     return {IBV_WR_ATOMIC_FETCH_AND_ADD, into, at, add, 0, how};
   }
+  /// The same, where what is there is `expected`; otherwise it stays.
   [[nodiscard]] static send_request compare_swap(std::span<const mr_slice> into,
                                                  const remote_region& at, std::uint64_t expected,
                                                  std::uint64_t desired, posting how = {}) noexcept
@@ -140,6 +147,7 @@ class send_request {
     return *this;
   }
 
+  /// For what this API does not have; valid as long as this.
   [[nodiscard]] ibv_send_wr& native() noexcept { return wr_; }
 
  private:
@@ -179,11 +187,14 @@ class send_request {
 /// A request for a receive queue.
 class recv_request {
  public:
+  /// The slices are used until it completes, one after the other; the list of them only while it is
+  /// posted.
   explicit recv_request(std::span<const mr_slice> into, std::uint64_t wr_id = 0) noexcept
       : wr_{.wr_id = wr_id,
             .next = nullptr,
             .sg_list = const_cast<ibv_sge*>(reinterpret_cast<const ibv_sge*>(into.data())),
             .num_sge = static_cast<int>(into.size())} {}
+  /// For what this API does not have; valid as long as this.
   [[nodiscard]] ibv_recv_wr& native() noexcept { return wr_; }
 
  private:
@@ -194,8 +205,8 @@ class recv_request {
 /// it was not. Where only the last of a list was to complete and was not posted, nothing tells any
 /// more when those before it end: bring the queue pair to ERR, which flushes them.
 struct partly_posted {
-  std::size_t posted = 0;
-  Error error;
+  std::size_t posted = 0;  ///< of the list's first requests
+  Error error;             ///< `would_block` where the queue is full
 };
 
 /// Requests that are posted as one list, which takes one doorbell. `n` is the most there can be.
@@ -223,9 +234,13 @@ class request_list {
     size_ = at + 1;
     return true;
   }
+  /// Requests in it.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// The most there can be.
   [[nodiscard]] static constexpr std::size_t capacity() noexcept { return n; }
+  /// Whether there is none in it.
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  /// For the next list; what was posted is not concerned.
   void clear() noexcept { size_ = 0; }
 
   /// For the C call; null when it is empty.
