@@ -26,15 +26,17 @@ class mr_slice {
   mr_slice(std::uint64_t address, std::uint32_t length, std::uint32_t lkey) noexcept
       : sge_{.addr = address, .length = length, .lkey = lkey} {}
 
+  /// As the device has it: of a zero-based region an offset.
   [[nodiscard]] std::uint64_t address() const noexcept { return sge_.addr; }
-  [[nodiscard]] std::uint32_t size() const noexcept { return sge_.length; }
-  [[nodiscard]] std::uint32_t lkey() const noexcept { return sge_.lkey; }
+  [[nodiscard]] std::uint32_t size() const noexcept { return sge_.length; }  ///< bytes
+  [[nodiscard]] std::uint32_t lkey() const noexcept { return sge_.lkey; }    ///< the region's
+  /// As memory of the process: only of a region that has it there (see `memory_region::bytes`).
   [[nodiscard]] std::span<std::byte> bytes() const noexcept {
     return {reinterpret_cast<std::byte*>(sge_.addr), sge_.length};
   }
   /// A part of it. `result_out_of_range` where it does not lie within.
   [[nodiscard]] Result<mr_slice> slice(std::size_t offset, std::size_t length) const;
-  [[nodiscard]] const ibv_sge& native() const noexcept { return sge_; }
+  [[nodiscard]] const ibv_sge& native() const noexcept { return sge_; }  ///< for C calls
 
  private:
   ibv_sge sge_{};
@@ -59,21 +61,25 @@ class remote_region {
  public:
   /// Address, length and rkey, each big-endian, in this order.
   static constexpr std::size_t wire_size = 20;
-  using wire_form = std::array<std::byte, wire_size>;
+  using wire_form = std::array<std::byte, wire_size>;  ///< what is sent to a peer
 
   constexpr remote_region() noexcept = default;
+  /// As a peer has told it; whether it is so only an operation shows.
   constexpr remote_region(std::uint64_t address, std::uint64_t length, std::uint32_t rkey) noexcept
       : address_(address), length_(length), rkey_(rkey) {}
 
+  /// Of the first byte, as requests name it.
   [[nodiscard]] constexpr std::uint64_t address() const noexcept { return address_; }
-  [[nodiscard]] constexpr std::uint64_t size() const noexcept { return length_; }
+  [[nodiscard]] constexpr std::uint64_t size() const noexcept { return length_; }  ///< bytes
+  /// Of the region or window.
   [[nodiscard]] constexpr std::uint32_t rkey() const noexcept { return rkey_; }
-  /// From `offset` on, to its end or for `length` bytes. `result_out_of_range` where that does not
-  /// lie within: found here, not by the peer.
+  /// From `offset` on, to its end. `result_out_of_range` where that does not lie within: found
+  /// here, not by the peer.
   [[nodiscard]] Result<remote_region> at(std::uint64_t offset) const;
+  /// The same, for `length` bytes.
   [[nodiscard]] Result<remote_region> slice(std::uint64_t offset, std::uint64_t length) const;
 
-  [[nodiscard]] wire_form to_bytes() const noexcept;
+  [[nodiscard]] wire_form to_bytes() const noexcept;  ///< as `wire_size` describes them
   /// `invalid_argument` where it is not `wire_size` bytes, or ends behind the last address.
   [[nodiscard]] static Result<remote_region> from_bytes(std::span<const std::byte> from);
   friend constexpr bool operator==(const remote_region&, const remote_region&) noexcept = default;
@@ -90,15 +96,19 @@ class remote_region {
 /// Threads: any; who reads and writes the bytes keeps that apart, from the device's use, too.
 class memory_region : public detail::handle<ibv_mr> {
  public:
+  /// For requests of ours; 0 where nothing is behind it.
   [[nodiscard]] std::uint32_t lkey() const noexcept {
     return native() == nullptr ? 0 : raw()->lkey;
   }
+  /// For a peer's requests; 0 where nothing is behind it.
   [[nodiscard]] std::uint32_t rkey() const noexcept {
     return native() == nullptr ? 0 : raw()->rkey;
   }
+  /// Bytes; 0 where nothing is behind it.
   [[nodiscard]] std::size_t size() const noexcept {
     return native() == nullptr ? 0 : raw()->length;
   }
+  /// As it was registered, or changed last.
   [[nodiscard]] access rights() const noexcept { return rights_; }
   /// Its bytes; empty where a processor cannot read it (dmabuf, device memory, the null region).
   [[nodiscard]] std::span<std::byte> bytes() const noexcept {

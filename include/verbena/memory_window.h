@@ -18,15 +18,15 @@ namespace verbena::verbs {
 /// How a window is bound: type 1 by a call of its own, type 2 by a posted request, which names the
 /// key, and which either side can make void.
 enum class window_type : unsigned {
-  one = IBV_MW_TYPE_1,
-  two = IBV_MW_TYPE_2,
+  one = IBV_MW_TYPE_1,  ///< by `memory_window::bind`
+  two = IBV_MW_TYPE_2,  ///< by what `memory_window::binding` makes
 };
 
 /// What a window is to open.
 struct window_range {
-  const memory_region& of;  ///< with access::mw_bind
-  std::uint64_t offset = 0;
-  std::uint64_t length = 0;
+  const memory_region& of;       ///< with access::mw_bind
+  std::uint64_t offset = 0;      ///< bytes from the region's first
+  std::uint64_t length = 0;      ///< bytes
   access rights = access::none;  ///< remote ones, and zero_based
 };
 
@@ -75,7 +75,7 @@ class window_base : public handle<ibv_mw> {
 template <window_type T>
 class memory_window : public detail::window_base {
  public:
-  static constexpr window_type type = T;
+  static constexpr window_type type = T;  ///< of the two
 
   /// Posts a request that opens `range` with a key of its own, and makes the last key void. It
   /// completes as IBV_WC_BIND_MW. `permission_denied` for rights that the region does not have.

@@ -63,6 +63,7 @@ class protection_domain : public detail::handle<ibv_pd> {
   /// verbena/parent_domain.h.
   [[nodiscard]] Result<protection_domain> make_parent_domain(const thread_domain* of_thread,
                                                              queue_allocator allocator) const;
+  /// The same, with queues where the provider puts them.
   [[nodiscard]] Result<protection_domain> make_parent_domain(const thread_domain* of_thread) const;
   /// In verbena/memory_window.h.
   template <window_type T>
@@ -75,10 +76,13 @@ class protection_domain : public detail::handle<ibv_pd> {
   template <service S>
   [[nodiscard]] Result<queue_pair_ex<S>> create_qp_ex(const qp_init_attributes<S>& attributes,
                                                       const qp_ex_options<S>& options = {}) const;
+  /// Receives for many queue pairs. Source: ibv_create_srq(3).
   [[nodiscard]] Result<shared_receive_queue> create_srq(const srq_attributes& attributes) const;
   /// In verbena/xrc.h.
   [[nodiscard]] Result<xrc_receive_queue> create_xrc_srq(
       const xrc_srq_attributes& attributes) const;
+  /// `invalid_argument` for a port, a row or an address that there is not. Source:
+  /// ibv_create_ah(3).
   [[nodiscard]] Result<address_handle> create_ah(const path& to) const;
 
  private:
