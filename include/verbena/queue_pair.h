@@ -25,11 +25,11 @@ class protection_domain;
 
 /// How much a queue pair holds.
 struct qp_caps {
-  std::uint32_t max_send_wr = 64;
-  std::uint32_t max_recv_wr = 64;
-  std::uint32_t max_send_sge = 1;
-  std::uint32_t max_recv_sge = 1;
-  std::uint32_t max_inline_data = 0;  ///< bytes
+  std::uint32_t max_send_wr = 64;     ///< requests in the send queue
+  std::uint32_t max_recv_wr = 64;     ///< receives; not counted with a shared queue
+  std::uint32_t max_send_sge = 1;     ///< slices of one request
+  std::uint32_t max_recv_sge = 1;     ///< slices of one receive
+  std::uint32_t max_inline_data = 0;  ///< bytes that are copied into a request when it is posted
 };
 
 namespace detail {
@@ -52,12 +52,13 @@ struct qp_extras {
 /// What a queue pair is made with.
 template <service S>
 struct qp_init_attributes {
-  const completion_queue& send_cq;
-  const completion_queue& recv_cq;
+  const completion_queue& send_cq;            ///< where its requests complete
+  const completion_queue& recv_cq;            ///< where its receives complete; may be the same
   const shared_receive_queue* srq = nullptr;  ///< receives are taken from it
-  qp_caps caps = {};
-  bool signal_all = false;  ///< each request completes, whatever its flags
+  qp_caps caps = {};                          ///< at least
+  bool signal_all = false;                    ///< each request completes, whatever its flags
 
+  /// For the call that makes it.
   [[nodiscard]] detail::plain_qp_attributes plain() const noexcept {
     return {S::type, &send_cq, &recv_cq, srq, caps, signal_all};
   }
@@ -66,10 +67,11 @@ struct qp_init_attributes {
 /// It has no receives of its own.
 template <>
 struct qp_init_attributes<xrc_send> {
-  const completion_queue& send_cq;
-  qp_caps caps = {};
-  bool signal_all = false;
+  const completion_queue& send_cq;  ///< where its requests complete
+  qp_caps caps = {};                ///< at least; receives do not count
+  bool signal_all = false;          ///< each request completes, whatever its flags
 
+  /// For the call that makes it.
   [[nodiscard]] detail::plain_qp_attributes plain() const noexcept {
     qp_caps sends = caps;
     sends.max_recv_wr = sends.max_recv_sge = 0;
@@ -82,17 +84,17 @@ struct qp_init_attributes<xrc_recv>;
 
 /// What a connection needs beside its two ends. IBA 9.7.
 struct connect_options {
-  access rights = access::remote_all;  ///< what the peer may do
-  ack_timeout timeout = {};
-  std::uint8_t retry_count = 7;
-  std::uint8_t rnr_retry = 7;  ///< 7: for ever
-  rnr_timer min_rnr_timer = {};
+  access rights = access::remote_all;   ///< what the peer may do
+  ack_timeout timeout = {};             ///< until a request is sent again
+  std::uint8_t retry_count = 7;         ///< 0 to 7, of requests that nobody acknowledges
+  std::uint8_t rnr_retry = 7;           ///< 0 to 7, while the peer has no receive; 7: for ever
+  rnr_timer min_rnr_timer = {};         ///< how long the peer waits while we have none
   std::uint8_t max_rd_atomic = 1;       ///< READs and atomics of ours under way
   std::uint8_t max_dest_rd_atomic = 1;  ///< the peer's
-  std::uint8_t traffic_class = 0;
-  std::uint8_t hop_limit = 64;
-  std::uint8_t service_level = 0;
-  std::uint16_t pkey_index = 0;
+  std::uint8_t traffic_class = 0;  ///< of IP: the service code and two bits of congestion marks
+  std::uint8_t hop_limit = 64;     ///< routers that may be passed
+  std::uint8_t service_level = 0;  ///< of InfiniBand, and of Ethernet's priorities
+  std::uint16_t pkey_index = 0;    ///< the row of the port's table of partition keys
 };
 
 namespace detail {
@@ -100,6 +102,7 @@ namespace detail {
 /// All of a queue pair that does not depend on its service.
 class queue_pair_base : public handle<ibv_qp> {
  public:
+  /// 24 bits; 0 where nothing is behind it.
   [[nodiscard]] qp_number number() const noexcept {
     return qp_number(native() == nullptr ? 0 : raw()->qp_num);
   }
@@ -176,7 +179,7 @@ struct qp_maker {
 template <service S>
 class queue_pair : public detail::queue_pair_base {
  public:
-  using service_type = S;
+  using service_type = S;  ///< the S of it
 
   /// As it was made by somebody else's call, with whatever that holds.
   explicit queue_pair(detail::queue_pair_base made) noexcept
@@ -188,7 +191,8 @@ class queue_pair : public detail::queue_pair_base {
     return queue_pair(VERBENA_TRY(detail::queue_pair_base::adopt(raw, S::type, caps, whose)));
   }
 
-  // --- Setting up
+  /// @name Setting up
+  /// @{
 
   /// What a peer has to know to connect: our GID of that row, number, a fresh PSN, the port's LID
   /// and MTU.
@@ -209,6 +213,7 @@ class queue_pair : public detail::queue_pair_base {
   {
     return detail::queue_pair_base::activate(of, key, first);
   }
+  /// From RESET to RTS. Frames are received by the rules for them (`flow_rule`).
   [[nodiscard]] Result<> activate(port of)
     requires is_raw<S>
   {
@@ -224,25 +229,32 @@ class queue_pair : public detail::queue_pair_base {
     return multicast_attachment::attach(raw(), held(), group, group_lid);
   }
 
-  // --- Posting
+  /// @}
+  /// @name Posting
+  /// One request, or all of a list. `would_block` where the queue is full.
+  /// @{
 
+  /// The device has taken it.
   [[nodiscard]] Result<> post(send_request<S>& request) const
     requires can_send<S>
   {
     ibv_send_wr* bad = nullptr;
     return detail::from_errno(ibv_post_send(raw(), &request.native(), &bad), "ibv_post_send");
   }
+  /// The same with a temporary.
   [[nodiscard]] Result<> post(send_request<S>&& request) const
     requires can_send<S>
   {
     return post(request);
   }
+  /// The device fills it when its turn has come, in order.
   [[nodiscard]] Result<> post(recv_request& request) const
     requires can_receive<S>
   {
     ibv_recv_wr* bad = nullptr;
     return detail::from_errno(ibv_post_recv(raw(), &request.native(), &bad), "ibv_post_recv");
   }
+  /// The same with a temporary.
   [[nodiscard]] Result<> post(recv_request&& request) const
     requires can_receive<S>
   {
@@ -259,6 +271,7 @@ class queue_pair : public detail::queue_pair_base {
     const int error = ibv_post_send(raw(), first, &bad);
     return list_result(list, error, bad, "ibv_post_send");
   }
+  /// The same, of receives.
   template <std::size_t n>
   [[nodiscard]] std::expected<void, partly_posted> post(recv_list<n>& list) const
     requires can_receive<S>
@@ -270,14 +283,18 @@ class queue_pair : public detail::queue_pair_base {
     return list_result(list, error, bad, "ibv_post_recv");
   }
 
-  // One request of one stretch of memory, which is copied into the request where the queue pair
-  // takes that much (caps().max_inline_data).
+  /// @}
+  /// @name Posting one stretch of memory
+  /// It is copied into the request where the queue pair takes that much (caps().max_inline_data).
+  /// @{
 
+  /// Room for a message, or for what the peer's immediate comes with.
   [[nodiscard]] Result<> post_recv(const mr_slice& into, std::uint64_t wr_id = 0) const
     requires can_receive<S>
   {
     return post(recv_request(one(into), wr_id));
   }
+  /// A message, into a receive of the peer's.
   [[nodiscard]] Result<> send(const mr_slice& from, posting how = {}) const
     requires(can_send<S> && !is_addressed<S>)
   {
@@ -285,6 +302,7 @@ class queue_pair : public detail::queue_pair_base {
       return send_request<S>::send(data, sized);
     });
   }
+  /// A datagram, into a receive of the queue pair that `to` names.
   [[nodiscard]] Result<> send(const datagram_address& to, const mr_slice& from,
                               posting how = {}) const
     requires is_addressed<S>
@@ -296,6 +314,7 @@ class queue_pair : public detail::queue_pair_base {
         },
         to);
   }
+  /// The same; `immediate` comes with the receive's completion.
   [[nodiscard]] Result<> send_with_immediate(const mr_slice& from, std::uint32_t immediate,
                                              posting how = {}) const
     requires can_write<S>
@@ -307,6 +326,7 @@ class queue_pair : public detail::queue_pair_base {
         },
         immediate);
   }
+  /// The same; the peer's key is void once it arrives.
   [[nodiscard]] Result<> send_with_invalidate(const mr_slice& from, std::uint32_t rkey,
                                               posting how = {}) const
     requires can_read<S>
@@ -330,6 +350,7 @@ class queue_pair : public detail::queue_pair_base {
         },
         to);
   }
+  /// The same; it takes a receive of the peer's, whose completion has `immediate`.
   [[nodiscard]] Result<> write_with_immediate(const mr_slice& from, const remote_region& to,
                                               std::uint32_t immediate, posting how = {}) const
     requires can_write<S>
@@ -342,18 +363,21 @@ class queue_pair : public detail::queue_pair_base {
         },
         to, immediate);
   }
+  /// From the peer's memory to `into`.
   [[nodiscard]] Result<> read(const mr_slice& into, const remote_region& from,
                               posting how = {}) const
     requires can_read<S>
   {
     return post(send_request<S>::read(one(into), from, how));
   }
+  /// Eight bytes, at a multiple of eight; `into` gets what was there, in the host's byte order.
   [[nodiscard]] Result<> fetch_add(const mr_slice& into, const remote_region& at, std::uint64_t add,
                                    posting how = {}) const
     requires can_read<S>
   {
     return post(send_request<S>::fetch_add(one(into), at, add, how));
   }
+  /// The same, where what is there is `expected`; otherwise it stays.
   [[nodiscard]] Result<> compare_swap(const mr_slice& into, const remote_region& at,
                                       std::uint64_t expected, std::uint64_t desired,
                                       posting how = {}) const
@@ -361,7 +385,7 @@ class queue_pair : public detail::queue_pair_base {
   {
     return post(send_request<S>::compare_swap(one(into), at, expected, desired, how));
   }
-
+  /// @}
  private:
   [[nodiscard]] static std::span<const mr_slice> one(const mr_slice& slice) noexcept {
     return {&slice, 1};
