@@ -386,6 +386,7 @@ class queue_pair : public detail::queue_pair_base {
     return post(send_request<S>::compare_swap(one(into), at, expected, desired, how));
   }
   /// @}
+
  private:
   [[nodiscard]] static std::span<const mr_slice> one(const mr_slice& slice) noexcept {
     return {&slice, 1};

@@ -19,17 +19,20 @@ namespace verbena::verbs {
 
 /// What a queue pair is made for; a session does nothing else.
 enum class send_ops : unsigned {
-  none = 0,
-  send = IBV_QP_EX_WITH_SEND,
+  none = 0,                    ///< not one: no queue pair is made for it
+  send = IBV_QP_EX_WITH_SEND,  ///< messages, datagrams, frames
+  /// Messages with 32 bits for the receive's completion.
   send_with_immediate = IBV_QP_EX_WITH_SEND_WITH_IMM,
-  send_with_invalidate = IBV_QP_EX_WITH_SEND_WITH_INV,
-  write = IBV_QP_EX_WITH_RDMA_WRITE,
+  send_with_invalidate = IBV_QP_EX_WITH_SEND_WITH_INV,  ///< messages that make a key void
+  write = IBV_QP_EX_WITH_RDMA_WRITE,                    ///< to the peer's memory
+  /// To the peer's memory, with 32 bits for a receive's completion.
   write_with_immediate = IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
-  read = IBV_QP_EX_WITH_RDMA_READ,
-  fetch_add = IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
-  compare_swap = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP,
-  invalidate = IBV_QP_EX_WITH_LOCAL_INV,
-  bind = IBV_QP_EX_WITH_BIND_MW,
+  read = IBV_QP_EX_WITH_RDMA_READ,                   ///< of the peer's memory
+  fetch_add = IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,   ///< of eight bytes of the peer's
+  compare_swap = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP,  ///< of eight bytes of the peer's
+  invalidate = IBV_QP_EX_WITH_LOCAL_INV,             ///< of a key of ours
+  bind = IBV_QP_EX_WITH_BIND_MW,                     ///< of a window of type 2
+  /// Of eight bytes of the peer's, which appear at once.
   atomic_write = IBV_QP_EX_WITH_ATOMIC_WRITE,
   /// What every connected service carries.
   sends_and_writes = send | send_with_immediate | write | write_with_immediate,
@@ -52,7 +55,7 @@ inline constexpr send_ops usual_ops =
 /// What only a queue pair for sessions is made with.
 template <service S>
 struct qp_ex_options {
-  send_ops operations = usual_ops<S>;
+  send_ops operations = usual_ops<S>;  ///< a session has no others
   /// Multicast datagrams of its own do not come back to it. Of UD only.
   bool block_own_multicast = false;
 };
@@ -130,14 +133,18 @@ class session_base {
 template <service S>
 class [[nodiscard]] wr_session : public detail::session_base {
  public:
-  // --- Operations. What the service cannot carry has no function.
+  /// @name Operations
+  /// What the service cannot carry has no function. The memory is set behind each.
+  /// @{
 
+  /// A message, into a receive of the peer's.
   wr_session& send(posting how = {})
     requires(can_send<S> && !is_addressed<S>)
   {
     if (begin(send_ops::send, how)) ibv_wr_send(qp());
     return *this;
   }
+  /// A datagram, into a receive of the queue pair that `to` names.
   wr_session& send(const datagram_address& to, posting how = {})
     requires is_addressed<S>
   {
@@ -145,12 +152,14 @@ class [[nodiscard]] wr_session : public detail::session_base {
     ibv_wr_send(qp());
     return address(to);
   }
+  /// The same; `immediate` comes with the receive's completion.
   wr_session& send_with_immediate(std::uint32_t immediate, posting how = {})
     requires can_write<S>
   {
     if (begin(send_ops::send_with_immediate, how)) ibv_wr_send_imm(qp(), htobe32(immediate));
     return *this;
   }
+  /// The same, with a datagram.
   wr_session& send_with_immediate(const datagram_address& to, std::uint32_t immediate,
                                   posting how = {})
     requires is_addressed<S>
@@ -159,18 +168,21 @@ class [[nodiscard]] wr_session : public detail::session_base {
     ibv_wr_send_imm(qp(), htobe32(immediate));
     return address(to);
   }
+  /// A message; the peer's key is void once it arrives.
   wr_session& send_with_invalidate(std::uint32_t rkey, posting how = {})
     requires can_read<S>
   {
     if (begin(send_ops::send_with_invalidate, how)) ibv_wr_send_inv(qp(), rkey);
     return *this;
   }
+  /// From here to the peer's memory, which does not hear of it.
   wr_session& write(const remote_region& to, posting how = {})
     requires can_write<S>
   {
     if (begin(send_ops::write, how)) ibv_wr_rdma_write(qp(), to.rkey(), to.address());
     return *this;
   }
+  /// The same; it takes a receive of the peer's, whose completion has `immediate`.
   wr_session& write_with_immediate(const remote_region& to, std::uint32_t immediate,
                                    posting how = {})
     requires can_write<S>
@@ -179,12 +191,14 @@ class [[nodiscard]] wr_session : public detail::session_base {
       ibv_wr_rdma_write_imm(qp(), to.rkey(), to.address(), htobe32(immediate));
     return *this;
   }
+  /// From the peer's memory to here.
   wr_session& read(const remote_region& from, posting how = {})
     requires can_read<S>
   {
     if (begin(send_ops::read, how)) ibv_wr_rdma_read(qp(), from.rkey(), from.address());
     return *this;
   }
+  /// Eight bytes, at a multiple of eight; what was there comes here, in the host's byte order.
   wr_session& fetch_add(const remote_region& at, std::uint64_t add, posting how = {})
     requires can_read<S>
   {
@@ -192,6 +206,7 @@ class [[nodiscard]] wr_session : public detail::session_base {
       ibv_wr_atomic_fetch_add(qp(), at.rkey(), at.address(), add);
     return *this;
   }
+  /// The same, where what is there is `expected`; otherwise it stays.
   wr_session& compare_swap(const remote_region& at, std::uint64_t expected, std::uint64_t desired,
                            posting how = {})
     requires can_read<S>
@@ -229,7 +244,10 @@ class [[nodiscard]] wr_session : public detail::session_base {
     return *this;
   }
 
-  // --- What is set for the operation before.
+  /// @}
+  /// @name What is set for the operation before
+  /// `invalid_argument` from `complete()` where there is none.
+  /// @{
 
   /// Which shared receive queue of the peer's takes it (IBA 14.4).
   wr_session& to_srq(std::uint32_t number)
@@ -238,10 +256,12 @@ class [[nodiscard]] wr_session : public detail::session_base {
     if (sets()) ibv_wr_set_xrc_srqn(qp(), number);
     return *this;
   }
+  /// Its memory, in one stretch.
   wr_session& set_slice(const mr_slice& slice) {
     if (sets()) ibv_wr_set_sge(qp(), slice.lkey(), slice.address(), slice.size());
     return *this;
   }
+  /// Its memory, in as many stretches as `caps().max_send_sge`. The list is used now only.
   wr_session& set_slices(std::span<const mr_slice> slices) {
     if (sets())
       ibv_wr_set_sge_list(qp(), slices.size(), reinterpret_cast<const ibv_sge*>(slices.data()));
@@ -274,6 +294,8 @@ class [[nodiscard]] wr_session : public detail::session_base {
     return *this;
   }
 
+  /// @}
+
   /// Posts all of it. `would_block` when the queue has no room for all. Once.
   [[nodiscard]] Result<> complete() { return finish(); }
 
@@ -300,6 +322,7 @@ class queue_pair_ex : public queue_pair<S> {
     return wr_session<S>(this->native() == nullptr ? nullptr : builder_, operations_,
                          this->caps().max_inline_data);
   }
+  /// What it was made for.
   [[nodiscard]] send_ops operations() const noexcept { return operations_; }
 
  private:
