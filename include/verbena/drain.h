@@ -25,11 +25,13 @@ using completion_sink = std::function<void(const work_completion&)>;
 /// Where a queue pair's requests complete.
 struct drain_queues {
   // NOLINTNEXTLINE(google-explicit-constructor): one queue for both is the usual case
+  /// One queue for both.
   drain_queues(const completion_queue& both) noexcept : send(&both), recv(&both) {}
+  /// They outlive this.
   drain_queues(const completion_queue& of_sends, const completion_queue& of_receives) noexcept
       : send(&of_sends), recv(&of_receives) {}
-  const completion_queue* send;
-  const completion_queue* recv;
+  const completion_queue* send;  ///< never null
+  const completion_queue* recv;  ///< never null; may be the same
 };
 
 /// Brings the queue pair to ERR and polls until all that was posted to it has completed: what is
@@ -56,9 +58,10 @@ struct scope_options {
 
 /// How a scope has ended.
 struct scope_result {
-  std::size_t posted = 0;
+  std::size_t posted = 0;  ///< requests that the queue pair has taken
   std::size_t failed = 0;  ///< of these, flushed ones included
   bool drained = false;    ///< the queue pair is in ERR: not all had completed in time
+  /// Of those that failed. A flushed one does, too.
   std::optional<Error> first_failure{};
 };
 
@@ -108,6 +111,7 @@ class scope_base {
 template <service S>
 class posting_scope : public detail::scope_base {
  public:
+  /// `would_block` where the queue is full: wait, and post again.
   [[nodiscard]] Result<> post(send_request<S>& request)
     requires can_send<S>
   {
@@ -116,44 +120,52 @@ class posting_scope : public detail::scope_base {
     wr.send_flags |= IBV_SEND_SIGNALED;
     return counted(qp_.post(request));
   }
+  /// The same with a temporary.
   [[nodiscard]] Result<> post(send_request<S>&& request)
     requires can_send<S>
   {
     return post(request);
   }
+  /// The same, of a receive.
   [[nodiscard]] Result<> post(recv_request& request)
     requires can_receive<S>
   {
     request.native().wr_id = next_id(request.native().wr_id);
     return counted(qp_.post(request));
   }
+  /// The same with a temporary.
   [[nodiscard]] Result<> post(recv_request&& request)
     requires can_receive<S>
   {
     return post(request);
   }
 
+  /// Room for a message.
   [[nodiscard]] Result<> post_recv(const mr_slice& into, std::uint64_t wr_id = 0)
     requires can_receive<S>
   {
     return post(recv_request({&into, 1}, wr_id));
   }
+  /// A message, into a receive of the peer's.
   [[nodiscard]] Result<> post_send(const mr_slice& from, posting how = {})
     requires(can_send<S> && !is_addressed<S>)
   {
     return post(send_request<S>::send({&from, 1}, how));
   }
+  /// A datagram, into a receive of the queue pair that `to` names.
   [[nodiscard]] Result<> post_send(const datagram_address& to, const mr_slice& from,
                                    posting how = {})
     requires is_addressed<S>
   {
     return post(send_request<S>::send(to, {&from, 1}, how));
   }
+  /// From here to the peer's memory.
   [[nodiscard]] Result<> post_write(const mr_slice& from, const remote_region& to, posting how = {})
     requires can_write<S>
   {
     return post(send_request<S>::write({&from, 1}, to, how));
   }
+  /// From the peer's memory to `into`.
   [[nodiscard]] Result<> post_read(const mr_slice& into, const remote_region& from,
                                    posting how = {})
     requires can_read<S>
