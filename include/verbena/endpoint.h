@@ -14,17 +14,17 @@ struct qp_endpoint {
   /// GID, QPN, PSN, LID, MTU's code, the port's number and GID's row (which mean nothing to the
   /// peer), each big-endian, in this order.
   static constexpr std::size_t wire_size = 16 + 4 + 4 + 2 + 1 + 1 + 1;
-  using wire_form = std::array<std::byte, wire_size>;
+  using wire_form = std::array<std::byte, wire_size>;  ///< what is sent to the peer
 
-  gid id{};
-  qp_number number{};
-  psn first{};
-  verbs::lid lid{};
-  verbs::mtu path_mtu = verbs::mtu::bytes_1024;
-  port of{1};
-  gid_index index{};
+  gid id{};                                      ///< of the port
+  qp_number number{};                            ///< of the queue pair
+  psn first{};                                   ///< of the first packet that this end sends
+  verbs::lid lid{};                              ///< of the port; 0 on Ethernet
+  verbs::mtu path_mtu = verbs::mtu::bytes_1024;  ///< of the port; the smaller of both ends is used
+  port of{1};                                    ///< this end's
+  gid_index index{};                             ///< the row of `id`
 
-  [[nodiscard]] wire_form to_bytes() const noexcept;
+  [[nodiscard]] wire_form to_bytes() const noexcept;  ///< as `wire_size` describes them
   /// `invalid_argument` where it is not `wire_size` bytes, has an MTU that there is not, or a
   /// number of more than 24 bits.
   [[nodiscard]] static Result<qp_endpoint> from_bytes(std::span<const std::byte> from);

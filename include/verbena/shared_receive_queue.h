@@ -16,8 +16,8 @@ class protection_domain;
 
 /// How much a shared receive queue holds.
 struct srq_attributes {
-  std::uint32_t max_wr = 256;
-  std::uint32_t max_sge = 1;
+  std::uint32_t max_wr = 256;  ///< receives that it holds, at least
+  std::uint32_t max_sge = 1;   ///< slices of one receive
 };
 
 /// Receives that several queue pairs take from.
@@ -25,15 +25,19 @@ struct srq_attributes {
 /// Threads: any at once. Source: ibv_create_srq(3), IBA 10.2.9.
 class shared_receive_queue : public detail::handle<ibv_srq> {
  public:
+  /// `would_block` where the queue is full.
   [[nodiscard]] Result<> post(recv_request& request) const {
     ibv_recv_wr* bad = nullptr;
     return detail::from_errno(ibv_post_srq_recv(raw(), &request.native(), &bad),
                               "ibv_post_srq_recv");
   }
+  /// The same with a temporary.
   [[nodiscard]] Result<> post(recv_request&& request) const { return post(request); }
+  /// Room for a message, in one stretch.
   [[nodiscard]] Result<> post_recv(const mr_slice& into, std::uint64_t wr_id = 0) const {
     return post(recv_request({&into, 1}, wr_id));
   }
+  /// All of a list, or how many of it.
   template <std::size_t n>
   [[nodiscard]] std::expected<void, partly_posted> post(recv_list<n>& list) const {
     ibv_recv_wr* bad = nullptr;
@@ -51,6 +55,7 @@ class shared_receive_queue : public detail::handle<ibv_srq> {
   [[nodiscard]] Result<> arm_limit(std::uint32_t receives) const;
   /// Room for at least so many. `invalid_argument` for fewer than there are.
   [[nodiscard]] Result<> resize(std::uint32_t max_wr) const;
+  /// Its sizes, and the limit that is armed: 0 for none. Source: ibv_query_srq(3).
   [[nodiscard]] Result<ibv_srq_attr> query() const;
 
  protected:

@@ -46,10 +46,10 @@ class xrc_domain : public detail::handle<ibv_xrcd> {
 
 /// What a shared receive queue that peers name is made with.
 struct xrc_srq_attributes {
-  const xrc_domain& domain;
+  const xrc_domain& domain;    ///< whose queue pairs it serves
   const completion_queue& cq;  ///< where its receives complete
-  std::uint32_t max_wr = 256;
-  std::uint32_t max_sge = 1;
+  std::uint32_t max_wr = 256;  ///< receives that it holds, at least
+  std::uint32_t max_sge = 1;   ///< slices of one receive
 };
 
 /// A shared receive queue that peers name.
