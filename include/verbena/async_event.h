@@ -17,7 +17,7 @@ namespace verbena::verbs {
 struct async_event {
   /// Something of a queue pair.
   struct of_qp {
-    qp_number number;
+    qp_number number;  ///< 24 bits; it may be destroyed already
   };
   /// Something of a completion queue.
   struct of_cq {
@@ -29,17 +29,17 @@ struct async_event {
   };
   /// Something of a work queue.
   struct of_wq {
-    std::uint32_t number;
+    std::uint32_t number;  ///< as ibv_create_wq(3) has given it
   };
   /// Something of a port.
   struct of_port {
-    port number;
+    port number;  ///< of the device's
   };
   /// Something of the whole device.
   struct of_device {};
 
-  ibv_event_type type = IBV_EVENT_DEVICE_FATAL;
-  std::variant<of_device, of_port, of_qp, of_cq, of_srq, of_wq> about;
+  ibv_event_type type = IBV_EVENT_DEVICE_FATAL;                         ///< what has happened
+  std::variant<of_device, of_port, of_qp, of_cq, of_srq, of_wq> about;  ///< to whom
 
   /// As the field names it: "port active".
   [[nodiscard]] std::string_view name() const noexcept;

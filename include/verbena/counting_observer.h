@@ -14,22 +14,24 @@ namespace verbena::verbs {
 struct object_counts {
   /// Of objects of one kind.
   struct of_kind {
-    std::uint64_t created = 0;
+    std::uint64_t created = 0;    ///< also those that are gone
     std::uint64_t destroyed = 0;  ///< by destructors
-    std::uint64_t closed = 0;
+    std::uint64_t closed = 0;     ///< by `close()`
     /// Below zero where more went than came while it was set.
     [[nodiscard]] std::int64_t live() const noexcept {
       return static_cast<std::int64_t>(created - destroyed - closed);
     }
   };
 
+  /// By `object_kind`.
   std::array<of_kind, object_kinds> kinds{};
   std::uint64_t lost = 0;         ///< objects that could not be destroyed: live still
   std::uint64_t failed = 0;       ///< calls
   std::uint64_t transitions = 0;  ///< of queue pairs
   std::uint64_t errors = 0;       ///< of these, those to ERR
-  std::uint64_t phases = 0;
+  std::uint64_t phases = 0;       ///< new phases of what is not a queue pair
 
+  /// Of that kind.
   [[nodiscard]] const of_kind& operator[](object_kind kind) const noexcept {
     return kinds.at(static_cast<std::size_t>(kind));
   }

@@ -19,30 +19,31 @@ namespace verbena::verbs {
 
 /// What kind of object it is.
 enum class object_kind : std::uint8_t {
-  context,
-  protection_domain,
-  memory_region,
-  memory_window,
-  completion_channel,
-  completion_queue,
-  queue_pair,
-  shared_receive_queue,
-  address_handle,
-  xrc_domain,
-  device_memory,
-  cm_channel,
-  cm_id,
-  listener,
-  stream,
-  other,
+  context,               ///< ibv_context
+  protection_domain,     ///< ibv_pd
+  memory_region,         ///< ibv_mr
+  memory_window,         ///< ibv_mw
+  completion_channel,    ///< ibv_comp_channel
+  completion_queue,      ///< ibv_cq
+  queue_pair,            ///< ibv_qp
+  shared_receive_queue,  ///< ibv_srq
+  address_handle,        ///< ibv_ah
+  xrc_domain,            ///< ibv_xrcd
+  device_memory,         ///< ibv_dm
+  cm_channel,            ///< rdma_event_channel
+  cm_id,                 ///< rdma_cm_id
+  listener,              ///< in phases only
+  stream,                ///< in phases only
+  other,                 ///< any other C object
 };
+/// How many kinds there are.
 inline constexpr std::size_t object_kinds = static_cast<std::size_t>(object_kind::other) + 1;
 /// "queue pair"
 [[nodiscard]] std::string_view name_of(object_kind kind) noexcept;
 
 /// An object as an observer is told of it. A value: the object may be gone when it is read.
 struct observed_object {
-  object_kind kind = object_kind::other;
+  object_kind kind = object_kind::other;  ///< whose `number` it is
   /// The C object, which tells objects apart as long as they live.
   const void* native = nullptr;
   /// QPN of a queue pair, lkey of a region, descriptor of a channel, else the provider's handle.
@@ -61,6 +62,7 @@ class observer {
   observer& operator=(const observer&) = delete;
   virtual ~observer() = default;
 
+  /// By a call that succeeded: what was made is there already.
   virtual void created(const observed_object& /*what*/) noexcept {}
   /// By a destructor: of its handle, or of the last object that was made of it.
   virtual void destroyed(const observed_object& /*what*/) noexcept {}
