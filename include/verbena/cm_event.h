@@ -18,33 +18,34 @@
 
 namespace verbena::verbs::cm {
 
-/// Source: rdma_get_cm_event(3).
+/// What has happened. Source: rdma_get_cm_event(3).
 enum class event_type : int {
-  address_resolved = RDMA_CM_EVENT_ADDR_RESOLVED,
-  address_error = RDMA_CM_EVENT_ADDR_ERROR,
-  route_resolved = RDMA_CM_EVENT_ROUTE_RESOLVED,
-  route_error = RDMA_CM_EVENT_ROUTE_ERROR,
-  connect_request = RDMA_CM_EVENT_CONNECT_REQUEST,
+  address_resolved = RDMA_CM_EVENT_ADDR_RESOLVED,   ///< a device is chosen
+  address_error = RDMA_CM_EVENT_ADDR_ERROR,         ///< no device leads there
+  route_resolved = RDMA_CM_EVENT_ROUTE_RESOLVED,    ///< it can be connected
+  route_error = RDMA_CM_EVENT_ROUTE_ERROR,          ///< no way leads there
+  connect_request = RDMA_CM_EVENT_CONNECT_REQUEST,  ///< a peer asks one that listens
+  /// A peer has accepted, and waits for `id::establish`.
   connect_response = RDMA_CM_EVENT_CONNECT_RESPONSE,
-  connect_error = RDMA_CM_EVENT_CONNECT_ERROR,
-  unreachable = RDMA_CM_EVENT_UNREACHABLE,
-  rejected = RDMA_CM_EVENT_REJECTED,
-  established = RDMA_CM_EVENT_ESTABLISHED,
-  disconnected = RDMA_CM_EVENT_DISCONNECTED,
-  device_removal = RDMA_CM_EVENT_DEVICE_REMOVAL,
-  multicast_join = RDMA_CM_EVENT_MULTICAST_JOIN,
-  multicast_error = RDMA_CM_EVENT_MULTICAST_ERROR,
-  address_change = RDMA_CM_EVENT_ADDR_CHANGE,
-  timewait_exit = RDMA_CM_EVENT_TIMEWAIT_EXIT,
+  connect_error = RDMA_CM_EVENT_CONNECT_ERROR,    ///< it failed on the way
+  unreachable = RDMA_CM_EVENT_UNREACHABLE,        ///< nobody has answered
+  rejected = RDMA_CM_EVENT_REJECTED,              ///< the peer would not, or nobody listens
+  established = RDMA_CM_EVENT_ESTABLISHED,        ///< both ends are connected; of datagrams: known
+  disconnected = RDMA_CM_EVENT_DISCONNECTED,      ///< by either end
+  device_removal = RDMA_CM_EVENT_DEVICE_REMOVAL,  ///< all that was made of the device is void
+  multicast_join = RDMA_CM_EVENT_MULTICAST_JOIN,  ///< the group is joined
+  multicast_error = RDMA_CM_EVENT_MULTICAST_ERROR,  ///< it was not, or is lost
+  address_change = RDMA_CM_EVENT_ADDR_CHANGE,       ///< another device has the address now
+  timewait_exit = RDMA_CM_EVENT_TIMEWAIT_EXIT,      ///< the queue pair's number can be used again
 };
 /// "established"
 [[nodiscard]] std::string_view name_of(event_type type) noexcept;
 
 /// Where datagrams go, as an event has told it: a peer, or a group.
 struct datagram_target {
-  path way{};
-  qp_number to{};
-  qkey key{};
+  path way{};      ///< for `create_ah`
+  qp_number to{};  ///< the peer's queue pair; of a group all
+  qkey key{};      ///< the peer's, or the group's
 
   /// To send with: `datagram_address{ah, target.to, target.key}`.
   [[nodiscard]] Result<address_handle> create_ah(const protection_domain& pd) const {
@@ -56,11 +57,13 @@ struct datagram_target {
 /// from being destroyed, and all that it says was copied.
 class event {
  public:
+  /// What has happened.
   [[nodiscard]] event_type type() const noexcept { return type_; }
   /// 0, a negative errno, or a reason of the peer's. `failure()` explains it.
   [[nodiscard]] int status() const noexcept { return status_; }
   /// `id::number()` of whom it is about: of a request, the new one's.
   [[nodiscard]] std::uint64_t about() const noexcept { return about_; }
+  /// Whether it is about that one.
   [[nodiscard]] bool is_of(const id& one) const noexcept { return one && one.number() == about_; }
   /// Of a request: `id::number()` of the one that listens.
   [[nodiscard]] std::uint64_t listener() const noexcept { return listener_; }

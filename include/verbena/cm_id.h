@@ -52,7 +52,7 @@ struct connection_parameters {
   std::uint8_t initiator_depth = 1;      ///< ours
   std::uint8_t retry_count = 7;          ///< of a connect
   std::uint8_t rnr_retry_count = 7;      ///< 7: for ever
-  bool flow_control = true;
+  bool flow_control = true;              ///< the device's own, of receives that there are
   /// Of a queue pair that `create_qp` did not make.
   qp_number number{};
   bool has_srq = false;  ///< likewise
@@ -60,16 +60,16 @@ struct connection_parameters {
 
 /// A queue pair's attributes as the rdma_cm has them for a state, for programs that move their own.
 struct state_attributes {
-  ibv_qp_attr attributes{};
-  int mask = 0;
+  ibv_qp_attr attributes{};  ///< for ibv_modify_qp(3)
+  int mask = 0;              ///< IBV_QP_…: which of them are set
 };
 
 /// How a peer is reached. Source: rdma_cma.h, struct rdma_route.
 struct route {
-  verbs::port of{};  ///< ours
-  gid source{};
-  gid destination{};
-  std::uint16_t pkey = 0;
+  verbs::port of{};                      ///< ours
+  gid source{};                          ///< of our port
+  gid destination{};                     ///< of the peer's
+  std::uint16_t pkey = 0;                ///< 0xffff is the full member's default
   std::vector<ibv_sa_path_rec> paths{};  ///< empty until the route is resolved
 };
 
@@ -82,23 +82,29 @@ struct route {
 /// Threads: one at a time; the channel's events may be taken by another.
 class id : public verbs::detail::handle<rdma_cm_id> {
  public:
+  /// For that space; its events come to the channel. Source: rdma_create_id(3).
   [[nodiscard]] static Result<id> create(const event_channel& channel,
                                          port_space space = port_space::tcp);
 
   /// What its events say of whom they are (`event::about`): unique in the process, for ever.
   [[nodiscard]] std::uint64_t number() const noexcept;
-  [[nodiscard]] port_space space() const noexcept;
+  [[nodiscard]] port_space space() const noexcept;  ///< as it was created
 
-  // --- Options, before what they are for. Source: rdma_set_option(3).
+  /// @name Options, before what they are for. Source: rdma_set_option(3)
+  /// @{
 
+  /// Of IP: the service code and two bits of congestion marks.
   [[nodiscard]] Result<> set_type_of_service(std::uint8_t tos);
-  /// Whether its address may be bound while another one is.
+  /// Whether its address may be bound while another id has it.
   [[nodiscard]] Result<> set_reuse_address(bool on);
   /// Whether an IPv6 address that is any is not IPv4's, too.
   [[nodiscard]] Result<> set_ipv6_only(bool on);
+  /// Of the queue pair that will be connected.
   [[nodiscard]] Result<> set_ack_timeout(ack_timeout timeout);
 
-  // --- Addresses
+  /// @}
+  /// @name Addresses
+  /// @{
 
   /// Port 0 has one chosen: `local_addr()`.
   [[nodiscard]] Result<> bind(const socket_address& to);
@@ -110,10 +116,14 @@ class id : public verbs::detail::handle<rdma_cm_id> {
   [[nodiscard]] Result<> resolve_route(std::chrono::milliseconds timeout);
   /// No address until it is bound, resolved or accepted.
   [[nodiscard]] socket_address local_addr() const noexcept;
+  /// No address until it is resolved or accepted.
   [[nodiscard]] socket_address peer_addr() const noexcept;
+  /// `not_connected` before a device is chosen.
   [[nodiscard]] Result<cm::route> route() const;
 
-  // --- What belongs to it
+  /// @}
+  /// @name What belongs to it
+  /// @{
 
   /// The rdma_cm's own context of the device: protection domains and queues for this id's queue
   /// pair are made of it, not of a context that was opened by name. It is open as long as this
@@ -129,12 +139,20 @@ class id : public verbs::detail::handle<rdma_cm_id> {
   /// For a queue pair that the program moves itself. Source: rdma_init_qp_attr(3).
   [[nodiscard]] Result<state_attributes> attributes_for(qp_state state) const;
 
-  // --- Connecting
+  /// @}
+  /// @name Connecting
+  /// @{
 
+  /// To event_type::established, or what says why not. A queue pair of `create_qp` is moved along.
+  /// Source: rdma_connect(3).
   [[nodiscard]] Result<> connect(const connection_parameters& parameters = {});
   /// Ends a connect after event_type::connect_response, with a queue pair of the program's own.
   [[nodiscard]] Result<> establish();
+  /// To event_type::connect_request for each that asks; `backlog` of them wait at most. Source:
+  /// rdma_listen(3).
   [[nodiscard]] Result<> listen(int backlog);
+  /// To event_type::established. A queue pair of `create_qp` is moved along. Source:
+  /// rdma_accept(3).
   [[nodiscard]] Result<> accept(const connection_parameters& parameters = {});
   /// At most 148 bytes.
   [[nodiscard]] Result<> reject(std::span<const std::byte> private_data = {});
@@ -144,12 +162,17 @@ class id : public verbs::detail::handle<rdma_cm_id> {
   /// The first data came before event_type::established. Source: rdma_notify(3).
   [[nodiscard]] Result<> notify(ibv_event_type what);
 
-  // --- Multicast, in the UDP space. Source: rdma_join_multicast(3).
+  /// @}
+  /// @name Multicast, in the UDP space. Source: rdma_join_multicast(3)
+  /// @{
 
   /// To event_type::multicast_join with `event::tag() == tag`. A queue pair of this id is attached.
   [[nodiscard]] Result<> join(const socket_address& group, std::uint64_t tag = 0,
                               bool send_only = false);
+  /// A queue pair of this id is detached. Source: rdma_leave_multicast(3).
   [[nodiscard]] Result<> leave(const socket_address& group);
+
+  /// @}
 
   /// Its events, those that wait included, go to that channel from now on. No event of it may be
   /// waited for in another thread meanwhile. Source: rdma_migrate_id(3).
