@@ -43,8 +43,9 @@ struct end {
 struct resolve_options {
   std::optional<socket_address> from{};     ///< ours; its port may be 0
   std::chrono::milliseconds timeout{5000};  ///< for the address, and again for the route
+  /// Of IP: the service code and two bits of congestion marks.
   std::optional<std::uint8_t> type_of_service{};
-  std::optional<verbs::ack_timeout> ack_timeout{};
+  std::optional<verbs::ack_timeout> ack_timeout{};  ///< of the queue pair that will be connected
 };
 
 /// Finds the device and the route that lead to a peer.
@@ -60,6 +61,7 @@ class connector {
   /// The next phase when the event was the last one. After that, or an error, it is empty.
   [[nodiscard]] Result<std::optional<resolved>> handle(const event& happened);
 
+  /// To tell its events; moves on with the next phase.
   [[nodiscard]] const cm::id& cm_id() const noexcept { return end_.one; }
 
  private:
@@ -92,8 +94,11 @@ class resolved {
   [[nodiscard]] Result<connecting> start_connect(queue_pair<rc> qp,
                                                  const connection_parameters& parameters = {}) &&;
 
+  /// Ours, which leads there.
   [[nodiscard]] socket_address local_addr() const noexcept { return end_.one.local_addr(); }
+  /// The peer, as it was asked for.
   [[nodiscard]] socket_address peer_addr() const noexcept { return end_.one.peer_addr(); }
+  /// To tell its events; moves on with the next phase.
   [[nodiscard]] const cm::id& cm_id() const noexcept { return end_.one; }
 
  private:
@@ -110,6 +115,7 @@ class connecting {
 
   /// For receives that were not posted before.
   [[nodiscard]] queue_pair<rc>& qp() noexcept { return qp_; }
+  /// To tell its events; moves on with the next phase.
   [[nodiscard]] const cm::id& cm_id() const noexcept { return end_.one; }
 
  private:
@@ -135,13 +141,19 @@ class connection {
   connection& operator=(const connection&) = delete;
   ~connection();
 
+  /// In RTS, until it is disconnected.
   [[nodiscard]] queue_pair<rc>& qp() noexcept { return qp_; }
+  /// Likewise.
   [[nodiscard]] const queue_pair<rc>& qp() const noexcept { return qp_; }
+  /// See `id::context`.
   [[nodiscard]] Result<verbs::context> context() const { return end_.one.context(); }
   /// What the peer has said when it connected, or accepted. See `event::private_data`.
   [[nodiscard]] std::span<const std::byte> private_data() const noexcept { return private_data_; }
+  /// Of this end.
   [[nodiscard]] socket_address local_addr() const noexcept { return end_.one.local_addr(); }
+  /// Of the other.
   [[nodiscard]] socket_address peer_addr() const noexcept { return end_.one.peer_addr(); }
+  /// For what this class does not have.
   [[nodiscard]] const cm::id& cm_id() const noexcept { return end_.one; }
 
   /// The queue pair goes to ERR: what is posted completes as flushed. Once more is no error.

@@ -26,8 +26,11 @@ class incoming {
   [[nodiscard]] std::span<const std::byte> private_data() const noexcept { return private_data_; }
   /// What the peer allows of READs and atomics.
   [[nodiscard]] const connection_parameters& parameters() const noexcept { return parameters_; }
+  /// Of the device that was asked.
   [[nodiscard]] socket_address local_addr() const noexcept { return end_.one.local_addr(); }
+  /// Of who asks.
   [[nodiscard]] socket_address peer_addr() const noexcept { return end_.one.peer_addr(); }
+  /// For what this class does not have.
   [[nodiscard]] const cm::id& cm_id() const noexcept { return end_.one; }
 
   /// See `id::context`.
@@ -45,6 +48,7 @@ class incoming {
   /// Without waiting.
   [[nodiscard]] Result<connecting> start_accept(queue_pair<rc> qp,
                                                 const connection_parameters& parameters = {}) &&;
+  /// At most 148 bytes of words. The peer gets `connection_refused` with them.
   [[nodiscard]] Result<> reject(std::span<const std::byte> private_data = {}) &&;
 
  private:
@@ -58,10 +62,10 @@ class incoming {
 
 /// How a listener is bound.
 struct listen_options {
-  int backlog = 128;
-  bool reuse_address = false;
-  bool ipv6_only = false;
-  std::optional<std::uint8_t> type_of_service{};
+  int backlog = 128;           ///< that may wait to be accepted; more are refused
+  bool reuse_address = false;  ///< whether it may be bound while another listener has it
+  bool ipv6_only = false;      ///< whether :: is not IPv4's, too
+  std::optional<std::uint8_t> type_of_service{};  ///< of IP, of those that are accepted
 };
 
 /// Where others connect to. Those that it gave live on without it.
@@ -74,25 +78,32 @@ class listener {
   [[nodiscard]] static Result<listener> bind(const event_channel& channel, const socket_address& to,
                                              const listen_options& options = {});
 
+  /// With the port that was chosen.
   [[nodiscard]] socket_address local_addr() const noexcept { return end_.one.local_addr(); }
   /// Of the device that has the address; `not_connected` where it listens on all.
   [[nodiscard]] Result<verbs::context> context() const { return end_.one.context(); }
+  /// For what this class does not have.
   [[nodiscard]] const cm::id& cm_id() const noexcept { return end_.one; }
 
-  // On a channel of its own:
+  /// @name On a channel of its own
+  /// @{
 
   /// Waits for somebody. Each has a channel of its own. `timed_out`.
   [[nodiscard]] Result<incoming> accept(std::chrono::milliseconds at_most);
+  /// The same, however long it takes.
   [[nodiscard]] Result<incoming> accept();
   /// `would_block` when nobody waits.
   [[nodiscard]] Result<incoming> try_accept();
   /// Readable when somebody may wait; -1 where the channel is shared.
   [[nodiscard]] int fd() const noexcept { return end_.own ? end_.own->fd() : -1; }
 
-  // On a channel that is shared:
+  /// @}
+  /// @name On a channel that is shared
+  /// @{
 
   /// Who asks, when that is what the event was. What is not its own is left alone.
   [[nodiscard]] Result<std::optional<incoming>> handle(event& happened);
+  /// @}
 
  private:
   explicit listener(detail::end end) : end_(std::move(end)) {}
