@@ -24,13 +24,16 @@ inline constexpr qkey datagram_qkey{RDMA_UDP_QKEY};
 /// A peer that takes datagrams.
 class datagram_peer {
  public:
+  /// What to send to.
   [[nodiscard]] const datagram_target& target() const noexcept { return target_; }
   /// What it has said. See `event::private_data`.
   [[nodiscard]] std::span<const std::byte> private_data() const noexcept { return private_data_; }
   /// Of the device that reaches it: the address handle and the queue pair are made of it, or of
   /// one that was opened by name.
   [[nodiscard]] Result<verbs::context> context() const { return end_.one.context(); }
+  /// Ours, which leads there.
   [[nodiscard]] socket_address local_addr() const noexcept { return end_.one.local_addr(); }
+  /// The peer, as it was asked for.
   [[nodiscard]] socket_address peer_addr() const noexcept { return end_.one.peer_addr(); }
 
  private:
@@ -51,11 +54,14 @@ class datagram_resolver {
       const socket_address& peer, std::span<const std::byte> private_data = {},
       const resolve_options& options = {},
       std::chrono::milliseconds at_most = std::chrono::seconds(30));
+  /// Without waiting; its events come to the channel.
   [[nodiscard]] static Result<datagram_resolver> start(const event_channel& channel,
                                                        const socket_address& peer,
                                                        std::span<const std::byte> private_data = {},
                                                        const resolve_options& options = {});
+  /// The peer when the event was the last one. After that, or an error, it is empty.
   [[nodiscard]] Result<std::optional<datagram_peer>> handle(const event& happened);
+  /// To tell its events; moves on with the peer.
   [[nodiscard]] const cm::id& cm_id() const noexcept { return end_.one; }
 
  private:
@@ -74,13 +80,18 @@ class datagram_resolver {
 /// Somebody who asks for a service's queue pair. Destroyed without an answer, it refuses.
 class datagram_request {
  public:
+  /// See `event::private_data`.
   [[nodiscard]] std::span<const std::byte> private_data() const noexcept { return private_data_; }
+  /// See `id::context`.
   [[nodiscard]] Result<verbs::context> context() const { return one_.context(); }
+  /// Of the service.
   [[nodiscard]] socket_address local_addr() const noexcept { return one_.local_addr(); }
+  /// Of who asks.
   [[nodiscard]] socket_address peer_addr() const noexcept { return one_.peer_addr(); }
   /// Tells the number of a queue pair that was activated with `datagram_qkey`. At most 136 bytes.
   [[nodiscard]] Result<> accept(const queue_pair<ud>& qp,
                                 std::span<const std::byte> private_data = {}) &&;
+  /// At most 136 bytes. The peer gets `connection_refused` with them.
   [[nodiscard]] Result<> reject(std::span<const std::byte> private_data = {}) &&;
 
  private:
@@ -94,16 +105,23 @@ class datagram_request {
 /// Answers who asks for a service.
 class datagram_listener {
  public:
+  /// Port 0 has one chosen; `backlog` requests wait at most. `address_in_use`;
+  /// `address_not_available` where no device has it.
   [[nodiscard]] static Result<datagram_listener> bind(const socket_address& to, int backlog = 128);
+  /// Its events come to that channel.
   [[nodiscard]] static Result<datagram_listener> bind(const event_channel& channel,
                                                       const socket_address& to, int backlog = 128);
+  /// With the port that was chosen.
   [[nodiscard]] socket_address local_addr() const noexcept { return end_.one.local_addr(); }
+  /// `not_connected` where it listens on all devices.
   [[nodiscard]] Result<verbs::context> context() const { return end_.one.context(); }
+  /// For what this class does not have.
   [[nodiscard]] const cm::id& cm_id() const noexcept { return end_.one; }
   /// Waits for somebody, on a channel of its own. `timed_out`.
   [[nodiscard]] Result<datagram_request> accept(std::chrono::milliseconds at_most);
   /// Readable when somebody may wait; -1 where the channel is shared.
   [[nodiscard]] int fd() const noexcept { return end_.own ? end_.own->fd() : -1; }
+  /// Who asks, when that is what the event was. What is not its own is left alone.
   [[nodiscard]] Result<std::optional<datagram_request>> handle(event& happened);
 
  private:
@@ -125,6 +143,7 @@ class multicast_group {
 
   /// Where to send: the group's GID, the queue pair number of all, the group's key.
   [[nodiscard]] const datagram_target& target() const noexcept { return target_; }
+  /// With the port that it was joined with.
   [[nodiscard]] const socket_address& group() const noexcept { return group_; }
   /// In RTS. Empty where the group is joined for sending only.
   [[nodiscard]] queue_pair<ud>& qp() noexcept { return qp_; }
@@ -147,7 +166,9 @@ class multicast_group {
 /// Asked to join, and not told yet.
 class multicast_joining {
  public:
+  /// The group when the event was the last one. After that, or an error, it is empty.
   [[nodiscard]] Result<std::optional<multicast_group>> handle(const event& happened);
+  /// To tell its events; moves on with the group.
   [[nodiscard]] const cm::id& cm_id() const noexcept { return end_.one; }
 
  private:
@@ -164,9 +185,11 @@ class multicast_socket {
  public:
   /// `address_not_available` where no device has it.
   [[nodiscard]] static Result<multicast_socket> bind(const socket_address& to);
+  /// The same; the events of joining come to the channel.
   [[nodiscard]] static Result<multicast_socket> bind(const event_channel& channel,
                                                      const socket_address& to);
 
+  /// Of the device that has the address.
   [[nodiscard]] Result<verbs::context> context() const { return end_.one.context(); }
   /// In RTS, with `datagram_qkey`: receives can be posted before the group is joined.
   [[nodiscard]] Result<queue_pair<ud>> create_qp(const protection_domain& pd,
@@ -177,6 +200,7 @@ class multicast_socket {
   [[nodiscard]] Result<multicast_group> join(
       queue_pair<ud> qp, const socket_address& group,
       std::chrono::milliseconds at_most = std::chrono::seconds(30)) &&;
+  /// Without waiting.
   [[nodiscard]] Result<multicast_joining> start_join(queue_pair<ud> qp,
                                                      const socket_address& group) &&;
 
