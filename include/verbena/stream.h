@@ -55,8 +55,9 @@ class read_half {
   /// have been for nothing. It stays the stream's. -1 where nothing is behind it, or no descriptor
   /// is to be had.
   [[nodiscard]] int read_fd() const;
+  /// Of each wait from now on; none: as long as it takes. None until it is set.
   void set_read_timeout(stream_timeout timeout);
-  [[nodiscard]] stream_counters counters() const;
+  [[nodiscard]] stream_counters counters() const;  ///< of both directions
 
  protected:
   friend class stream;
@@ -92,8 +93,9 @@ class write_half {
   [[nodiscard]] Result<> flush();
   /// No more is written; the peer reads what there is and then the end. Does not wait.
   [[nodiscard]] Result<> shutdown();
+  /// Of each wait from now on; none: as long as it takes. None until it is set.
   void set_write_timeout(stream_timeout timeout);
-  [[nodiscard]] stream_counters counters() const;
+  [[nodiscard]] stream_counters counters() const;  ///< of both directions
 
  protected:
   friend class stream;
@@ -111,12 +113,17 @@ class write_half {
 class stream {
  public:
   /// For `shutdown`.
-  enum class direction : unsigned char { write };
+  enum class direction : unsigned char {
+    write,  ///< this end's; the peer reads on to the end
+  };
 
   /// To a listener, with the sizes of a `stream_builder` as it is made. See its `connect`.
   [[nodiscard]] static Result<stream> connect(const cm::socket_address& peer);
+  /// The same of text: "192.168.1.7:4791".
   [[nodiscard]] static Result<stream> connect(std::string_view peer);
 
+  /// @{
+  /// As `read_half` or `write_half` has it.
   [[nodiscard]] Result<std::size_t> read_some(std::span<std::byte> into) {
     return reader_.read_some(into);
   }
@@ -144,6 +151,7 @@ class stream {
   [[nodiscard]] int read_fd() const { return reader_.read_fd(); }
   [[nodiscard]] int write_fd() const { return writer_.write_fd(); }
   [[nodiscard]] stream_counters counters() const { return reader_.counters(); }
+  /// @}
 
   /// Shuts down, throws away what the peer still writes, and waits until both directions have
   /// ended. Success: all that was written has arrived, and the peer has ended its direction.
@@ -155,7 +163,7 @@ class stream {
 
   /// No address where it was not connected by one, or is closed.
   [[nodiscard]] cm::socket_address local_addr() const;
-  [[nodiscard]] cm::socket_address peer_addr() const;
+  [[nodiscard]] cm::socket_address peer_addr() const;  ///< of the other end; likewise
   /// "stream of queue pair 0x11 (RTS): 10 bytes sent, 20 received", for people.
   [[nodiscard]] std::string describe() const;
 
@@ -170,18 +178,22 @@ class stream {
 
 /// What a stream runs on. The queue is for its queue pair alone, and sends events to the channel.
 struct stream_parts {
-  completion_channel channel;
-  completion_queue cq;
-  queue_pair<rc> qp;
+  completion_channel channel;  ///< has the events of `cq`
+  completion_queue cq;         ///< where all of `qp` completes
+  queue_pair<rc> qp;           ///< connected by the caller
 };
 
 /// Sizes and times, then a stream:
 /// `stream_builder{}.buffer_size(128_KiB).receives(32).start(std::move(parts), pd)`.
 class stream_builder {
  public:
+  /// With the sizes of `stream_options` as they are.
   stream_builder() = default;
+  /// As if each of them had been set.
   explicit stream_builder(const stream_options& options) : options_(options) {}
 
+  /// @{
+  /// Each sets the field of `stream_options` of its name.
   stream_builder& transport(stream_transport how) { return set(options_.transport, how); }
   stream_builder& buffer_size(std::size_t bytes) { return set(options_.buffer_size, bytes); }
   stream_builder& receives(std::size_t count) { return set(options_.receives, count); }
@@ -194,6 +206,9 @@ class stream_builder {
     return set(options_.linger, at_most);
   }
   stream_builder& spin(std::chrono::microseconds time) { return set(options_.spin, time); }
+  /// @}
+
+  /// What was set so far.
   [[nodiscard]] const stream_options& options() const { return options_; }
 
   /// To a listener, by the rdma_cm; a name is not looked up. Its device is where the route goes.
@@ -206,8 +221,9 @@ class stream_builder {
   [[nodiscard]] Result<stream> connect(
       std::string_view peer, std::chrono::milliseconds at_most = std::chrono::seconds(30)) const;
 
-  /// How much a queue pair of such a stream holds, and its completion queue.
+  /// How much a queue pair of such a stream holds.
   [[nodiscard]] qp_caps caps() const;
+  /// How many completions its completion queue holds.
   [[nodiscard]] std::size_t cq_depth() const;
 
   /// Queues of these sizes; `parts.qp` is then to be connected, by its endpoints or otherwise,

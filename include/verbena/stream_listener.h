@@ -33,6 +33,7 @@ class listener {
   [[nodiscard]] Result<stream> try_accept();
   /// Readable when somebody may wait. It stays the listener's.
   [[nodiscard]] int fd() const noexcept { return listener_.fd(); }
+  /// With the port that was chosen.
   [[nodiscard]] cm::socket_address local_addr() const noexcept { return listener_.local_addr(); }
 
  private:

@@ -10,6 +10,7 @@ namespace verbena::verbs {
 inline namespace literals {
 /// `128_KiB`
 [[nodiscard]] constexpr std::size_t operator""_KiB(unsigned long long n) { return n << 10; }
+/// `4_MiB`.
 [[nodiscard]] constexpr std::size_t operator""_MiB(unsigned long long n) { return n << 20; }
 }  // namespace literals
 
@@ -22,11 +23,11 @@ enum class stream_transport : std::uint8_t {
 
 /// Sizes and times of one end.
 struct stream_options {
-  static constexpr std::size_t min_buffer = 64;
-  static constexpr std::size_t max_buffer = std::size_t{1} << 30;
-  static constexpr std::size_t max_receives = std::size_t{1} << 14;
+  static constexpr std::size_t min_buffer = 64;  ///< bytes; the peer's is not smaller either
+  static constexpr std::size_t max_buffer = std::size_t{1} << 30;    ///< bytes
+  static constexpr std::size_t max_receives = std::size_t{1} << 14;  ///< also of `sends`
 
-  stream_transport transport = stream_transport::messages;
+  stream_transport transport = stream_transport::messages;  ///< of this end's receiving
   // What is under way fits into a processor's cache, and no more into what a network holds.
   std::size_t buffer_size = std::size_t{64} * 1024;  ///< bytes of the largest message received
   std::size_t receives = 16;  ///< messages that the peer may send before this end has read one
@@ -47,13 +48,13 @@ struct stream_options {
 
 /// What has gone through an end.
 struct stream_counters {
-  std::uint64_t bytes_sent = 0;
-  std::uint64_t bytes_received = 0;
-  std::uint64_t messages_sent = 0;
-  std::uint64_t messages_received = 0;
-  std::uint64_t frames_sent = 0;  ///< of the stream itself: hello, credits, end
-  std::uint64_t frames_received = 0;
-  std::uint64_t stalls = 0;  ///< times that data waited for the peer to read
+  std::uint64_t bytes_sent = 0;         ///< of the program's, taken to be sent
+  std::uint64_t bytes_received = 0;     ///< that have arrived, read or not
+  std::uint64_t messages_sent = 0;      ///< that were begun to be sent
+  std::uint64_t messages_received = 0;  ///< that have arrived
+  std::uint64_t frames_sent = 0;        ///< of the stream itself: hello, credits, end
+  std::uint64_t frames_received = 0;    ///< likewise
+  std::uint64_t stalls = 0;             ///< times that data waited for the peer to read
 };
 
 }  // namespace verbena::verbs
