@@ -15,12 +15,12 @@ namespace verbena::verbs {
 
 /// What a pool is made with.
 struct buffer_pool_options {
-  std::size_t smallest = 4096;  ///< bytes; a power of two, as `largest`
-  std::size_t largest = std::size_t{1} << 20;
-  std::size_t limit = std::size_t{64} << 20;  ///< bytes registered at most
-  std::size_t step = std::size_t{2} << 20;    ///< bytes registered at once, or one buffer if larger
-  access rights = access::remote_all;
-  bool huge_pages = true;  ///< where there are any
+  std::size_t smallest = 4096;                 ///< bytes; a power of two, as `largest`
+  std::size_t largest = std::size_t{1} << 20;  ///< bytes; what `get` can have at most
+  std::size_t limit = std::size_t{64} << 20;   ///< bytes registered at most
+  std::size_t step = std::size_t{2} << 20;  ///< bytes registered at once, or one buffer if larger
+  access rights = access::remote_all;       ///< of the regions; local ones are enough for messages
+  bool huge_pages = true;                   ///< where there are any
 };
 
 /// What a pool has given out.
@@ -62,9 +62,11 @@ class pooled_slice {
 
   /// Whether there is a buffer behind it: not of one that was moved from.
   [[nodiscard]] explicit operator bool() const noexcept { return block_ != nullptr; }
+  /// Empty where nothing is behind it.
   [[nodiscard]] std::span<std::byte> bytes() const noexcept {
     return block_ == nullptr ? std::span<std::byte>() : slice_.bytes();
   }
+  /// Bytes.
   [[nodiscard]] std::size_t size() const noexcept { return slice_.size(); }
   /// For a work request, while this slice or another of its buffer is kept.
   [[nodiscard]] const mr_slice& slice() const noexcept { return slice_; }
@@ -96,7 +98,7 @@ class buffer_pool {
   /// registered: try again when buffers came back (memory stays with the size that it was
   /// registered for). `invalid_argument` for 0 and for more than the largest.
   [[nodiscard]] Result<pooled_slice> get(std::size_t size) const;
-  [[nodiscard]] buffer_pool_counters counters() const;
+  [[nodiscard]] buffer_pool_counters counters() const;  ///< as they are when it is called
 
  private:
   explicit buffer_pool(std::shared_ptr<detail::pool_core> core) : core_(std::move(core)) {}

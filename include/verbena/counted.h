@@ -29,21 +29,25 @@ struct completion_counts {
   /// By the number of the status; behind the last that is known those that are not.
   static constexpr std::size_t statuses = IBV_WC_TM_RNDV_INCOMPLETE + 2;
 
-  std::array<std::uint64_t, statuses> by_status{};
-  std::uint64_t polls = 0;
-  std::uint64_t empty_polls = 0;
-  std::uint64_t failed_polls = 0;
-  std::uint64_t received_bytes = 0;  ///< of receives that went well
+  std::array<std::uint64_t, statuses> by_status{};  ///< completions, by `index_of` of their status
+  std::uint64_t polls = 0;                          ///< calls, whatever they brought
+  std::uint64_t empty_polls = 0;                    ///< those that brought none
+  std::uint64_t failed_polls = 0;                   ///< those that returned an error
+  std::uint64_t received_bytes = 0;                 ///< of receives that went well
 
+  /// Completions with that status; those that are not known count together.
   [[nodiscard]] std::uint64_t of(ibv_wc_status status) const noexcept {
     return by_status.at(index_of(status));
   }
+  /// Completions of requests that went well.
   [[nodiscard]] std::uint64_t ok() const noexcept { return of(IBV_WC_SUCCESS); }
+  /// Completions of those that did not.
   [[nodiscard]] std::uint64_t failed() const noexcept {
     std::uint64_t sum = 0;
     for (const std::uint64_t one : std::span(by_status).subspan(1)) sum += one;
     return sum;
   }
+  /// The place in `by_status`.
   [[nodiscard]] static constexpr std::size_t index_of(ibv_wc_status status) noexcept {
     const auto index = static_cast<std::size_t>(status);
     return index < statuses ? index : statuses - 1;
@@ -66,12 +70,14 @@ inline void add(counter& to, std::uint64_t what) noexcept {
 template <service S>
 class counted_queue_pair {
  public:
+  /// Counts from here on.
   explicit counted_queue_pair(const queue_pair<S>& qp) noexcept : qp_(qp) {}
   counted_queue_pair(const counted_queue_pair&) = delete;
   counted_queue_pair& operator=(const counted_queue_pair&) = delete;
 
   /// For what is not counted.
   [[nodiscard]] const queue_pair<S>& inner() const noexcept { return qp_; }
+  /// Each as it is when it is read; others may be in between.
   [[nodiscard]] post_counts counts() const noexcept {
     return {.sends = detail::read(sends_),
             .send_bytes = detail::read(send_bytes_),
@@ -81,6 +87,8 @@ class counted_queue_pair {
             .refused = detail::read(refused_)};
   }
 
+  /// @{
+  /// As `queue_pair` has it, and counted.
   [[nodiscard]] Result<> post(send_request<S>& request)
     requires can_send<S>
   {
@@ -165,6 +173,8 @@ class counted_queue_pair {
     return sent(qp_.compare_swap(into, at, expected, desired, how), into.size());
   }
 
+  /// @}
+
  private:
   template <typename Wr>
   [[nodiscard]] static std::uint64_t bytes_of(const Wr& wr) noexcept {
@@ -219,12 +229,16 @@ class counted_queue_pair {
 /// Threads: as the queue's; `counts()` from any.
 class counted_completion_queue {
  public:
+  /// Counts from here on.
   explicit counted_completion_queue(const completion_queue& cq) noexcept : cq_(cq) {}
   counted_completion_queue(const counted_completion_queue&) = delete;
   counted_completion_queue& operator=(const counted_completion_queue&) = delete;
 
+  /// For what is not counted.
   [[nodiscard]] const completion_queue& inner() const noexcept { return cq_; }
+  /// As `completion_queue::poll`, and counted.
   [[nodiscard]] Result<std::span<work_completion>> poll(std::span<work_completion> into);
+  /// Each as it is when it is read; others may be in between.
   [[nodiscard]] completion_counts counts() const noexcept;
 
  private:

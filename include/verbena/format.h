@@ -34,8 +34,8 @@ namespace verbena::verbs {
 template <typename T>
 inline constexpr bool is_printable = false;
 
-// Numbers: keys and those of queue pairs in hexadecimal.
-
+/// @{
+/// What `fmt` prints. Numbers: keys and those of queue pairs in hexadecimal.
 template <typename Tag, typename Number>
 inline constexpr bool is_printable<number<Tag, Number>> = true;
 [[nodiscard]] std::string to_string(port value);
@@ -44,9 +44,10 @@ inline constexpr bool is_printable<number<Tag, Number>> = true;
 [[nodiscard]] std::string to_string(psn value);
 [[nodiscard]] std::string to_string(qkey value);
 [[nodiscard]] std::string to_string(lid value);
+/// @}
 
-// Enumerations; flags are joined: "local_write|remote_read".
-
+/// @{
+/// What `fmt` prints. Flags are joined: "local_write|remote_read".
 template <>
 inline constexpr bool is_printable<access> = true;
 [[nodiscard]] std::string to_string(access value);
@@ -74,9 +75,10 @@ inline constexpr bool is_printable<gid_kind> = true;
 template <>
 inline constexpr bool is_printable<mtu> = true;
 [[nodiscard]] std::string to_string(mtu value);
+/// @}
 
-// Values.
-
+/// @{
+/// What `fmt` prints.
 template <>
 inline constexpr bool is_printable<ack_timeout> = true;
 [[nodiscard]] std::string to_string(ack_timeout value);
@@ -126,9 +128,10 @@ inline constexpr bool is_printable<device_attributes> = true;
 template <>
 inline constexpr bool is_printable<port_attributes> = true;
 [[nodiscard]] std::string to_string(const port_attributes& value);
+/// @}
 
-// Handles.
-
+/// @{
+/// What `fmt` prints; asks the device. "empty" of one that was moved from or closed.
 template <>
 inline constexpr bool is_printable<context> = true;
 [[nodiscard]] std::string to_string(const context& value);
@@ -179,6 +182,7 @@ template <service S>
 [[nodiscard]] std::string to_string(const queue_pair<S>& value) {
   return detail::to_string(value, S::name);
 }
+/// @}
 
 namespace detail {
 /// Our `to_string`: fmt has one too, which is nearer where its formatters are.

@@ -28,6 +28,7 @@ namespace verbena::verbs {
 /// The longest text that is read, in bytes.
 inline constexpr std::size_t longest_json = 65536;
 
+/// What `read_json` reads; all of it is written, too.
 template <typename T>
 concept json_readable =
     std::same_as<T, gid> || std::same_as<T, gid_entry> || std::same_as<T, qp_endpoint> ||
@@ -49,6 +50,8 @@ template <typename T>
            std::same_as<T, completion_counts>)
 [[nodiscard]] std::string write_json(const T& value);
 
+/// @{
+/// For `nlohmann::json(value)`, and where a value is a part of one.
 void to_json(nlohmann::json& to, const gid& from);
 void to_json(nlohmann::json& to, const gid_entry& from);
 void to_json(nlohmann::json& to, const qp_endpoint& from);
@@ -61,6 +64,7 @@ void to_json(nlohmann::json& to, const completion_failure& from);
 void to_json(nlohmann::json& to, const object_counts& from);
 void to_json(nlohmann::json& to, const post_counts& from);
 void to_json(nlohmann::json& to, const completion_counts& from);
+/// @}
 
 /// For `json.get<qp_endpoint>()`, which cannot return an Error: what would be one is thrown as
 /// std::system_error. The only place that throws; `read_json` does not.
