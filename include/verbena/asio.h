@@ -208,14 +208,20 @@ class asio_operation final : public operation {
 template <service S>
 class asio_queue_pair {
  public:
-  using executor_type = boost::asio::any_io_executor;
+  using executor_type = boost::asio::any_io_executor;  ///< any
+  /// Of each operation's handler.
   using signature = void(boost::system::error_code, work_completion);
 
+  /// What waits goes on in that executor, where its handler has none of its own.
   asio_queue_pair(async_queue_pair<S> inner, executor_type executor) noexcept
       : inner_(std::move(inner)), executor_(std::move(executor)) {}
+  /// Asio's name for it.
   [[nodiscard]] executor_type get_executor() const noexcept { return executor_; }
+  /// For what Asio's form does not have.
   [[nodiscard]] async_queue_pair<S>& inner() noexcept { return inner_; }
 
+  /// @{
+  /// As `async_queue_pair` has it, with a completion token. An Error comes as an error_code.
   template <typename Token>
   auto async_recv(const leased_slice& into, Token&& token)
     requires can_receive<S>
@@ -281,6 +287,7 @@ class asio_queue_pair {
     return sending(send_request<S>::compare_swap(detail::one(into), at, expected, desired), into,
                    std::forward<Token>(token));
   }
+  /// @}
   /// As async_queue_pair::submit.
   template <typename Request, typename Token>
   auto async_submit(const Request& request, leases holds, Token&& token) {
@@ -312,8 +319,9 @@ class asio_queue_pair {
 /// only while something waits. Destroying it ends all that waits with `operation_aborted`.
 class asio_dispatcher {
  public:
-  using executor_type = boost::asio::any_io_executor;
+  using executor_type = boost::asio::any_io_executor;  ///< any
 
+  /// A dispatcher on that device, which runs in the executor from now on.
   [[nodiscard]] static Result<asio_dispatcher> create(
       const executor_type& executor, const context& on,
       const dispatcher_attributes& attributes = {}) {
@@ -333,6 +341,7 @@ class asio_dispatcher {
     if (pump_ != nullptr) pump_->close();
   }
 
+  /// Asio's name for it.
   [[nodiscard]] executor_type get_executor() const noexcept { return executor_; }
   /// Only of one that was not moved from.
   [[nodiscard]] const dispatcher& inner() const noexcept { return pump_->inner; }

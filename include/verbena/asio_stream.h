@@ -29,9 +29,9 @@ namespace verbena::verbs {
 /// Threads: as those of Asio's own streams; blocking calls in one thread for each direction.
 class asio_stream {
  public:
-  using executor_type = boost::asio::any_io_executor;
-  using lowest_layer_type = asio_stream;
-  using error_code = boost::system::error_code;
+  using executor_type = boost::asio::any_io_executor;  ///< any
+  using lowest_layer_type = asio_stream;               ///< there is none below
+  using error_code = boost::system::error_code;        ///< Asio's
 
   /// Throws boost::system::system_error where no descriptor is to be had.
   asio_stream(const executor_type& executor, stream over)
@@ -39,9 +39,13 @@ class asio_stream {
         readable_(executor, own(stream_.read_fd())),
         writable_(executor, own(stream_.write_fd())) {}
 
+  /// That it was made with.
   [[nodiscard]] executor_type get_executor() { return readable_.get_executor(); }
+  /// Itself.
   [[nodiscard]] lowest_layer_type& lowest_layer() { return *this; }
+  /// Itself.
   [[nodiscard]] const lowest_layer_type& lowest_layer() const { return *this; }
+  /// For what Asio's form does not have.
   [[nodiscard]] verbs::stream& next_layer() { return stream_; }
 
   /// What is under way completes with `operation_aborted`; nothing of the stream is lost.
@@ -50,25 +54,33 @@ class asio_stream {
     writable_.cancel();
   }
 
+  /// @name Asio's stream concepts
+  /// Of several buffers the first that is not empty is used.
+  /// @{
+  /// Waits for bytes; 0 only with an error, or for no room.
   template <typename Buffers>
   std::size_t read_some(const Buffers& into, error_code& error) {
     const auto piece = first_of<boost::asio::mutable_buffer>(into);
     return end_of(stream_.read_some(bytes_of<std::byte>(piece)), piece.size(), error);
   }
+  /// The same; throws boost::system::system_error.
   template <typename Buffers>
   std::size_t read_some(const Buffers& into) {
     return thrown([&](error_code& error) { return read_some(into, error); });
   }
+  /// Waits for room, and takes what there is room for.
   template <typename Buffers>
   std::size_t write_some(const Buffers& from, error_code& error) {
     const auto piece = first_of<boost::asio::const_buffer>(from);
     return end_of(stream_.write_some(bytes_of<const std::byte>(piece)), 0, error);
   }
+  /// The same; throws boost::system::system_error.
   template <typename Buffers>
   std::size_t write_some(const Buffers& from) {
     return thrown([&](error_code& error) { return write_some(from, error); });
   }
 
+  /// `read_some` without waiting in the call: the handler gets error and bytes.
   template <typename Buffers, typename Token>
   auto async_read_some(const Buffers& into, Token&& token) {
     const auto piece = first_of<boost::asio::mutable_buffer>(into);
@@ -76,6 +88,7 @@ class asio_stream {
         readable_, [this, piece] { return stream_.try_read_some(bytes_of<std::byte>(piece)); },
         piece.size(), std::forward<Token>(token));
   }
+  /// `write_some` likewise.
   template <typename Buffers, typename Token>
   auto async_write_some(const Buffers& from, Token&& token) {
     const auto piece = first_of<boost::asio::const_buffer>(from);
@@ -84,7 +97,7 @@ class asio_stream {
         [this, piece] { return stream_.try_write_some(bytes_of<const std::byte>(piece)); }, 0,
         std::forward<Token>(token));
   }
-
+  /// @}
  private:
   using descriptor = boost::asio::posix::stream_descriptor;
 
