@@ -23,8 +23,8 @@ struct dispatcher_attributes {
 
 /// What a turn has done.
 struct dispatched {
-  std::size_t completions = 0;
-  bool more = false;  ///< the budget is used up: call again before sleeping
+  std::size_t completions = 0;  ///< of operations and of others
+  bool more = false;            ///< the budget is used up: call again before sleeping
 };
 
 /// Owns a completion queue and its channel, and finishes the operations whose completions come. It
@@ -36,6 +36,7 @@ struct dispatched {
 /// Threads: any; `process` and `poll` in one at a time (a second one returns at once).
 class dispatcher {
  public:
+  /// With a queue and a channel of its own.
   [[nodiscard]] static Result<dispatcher> create(const context& on,
                                                  const dispatcher_attributes& attributes = {});
   dispatcher(const dispatcher&) = delete;
@@ -72,6 +73,7 @@ class dispatcher {
   /// Finishes all operations, with `operation_canceled` or `why`, within the call. What is posted
   /// keeps its leases until its queue pair is gone.
   void close();
+  /// The same, with that Error for all.
   void close(const Error& why);
 
   /// For adapters: what operations are started in. Null when it was moved from.

@@ -12,6 +12,7 @@ namespace verbena::verbs {
 /// An event loop that waits with epoll(7). Several may wait for one descriptor.
 class epoll_loop final : public detail::loop_base {
  public:
+  /// What the system says where it has no descriptors left.
   [[nodiscard]] static Result<std::unique_ptr<epoll_loop>> create(const loop_options& options = {});
   ~epoll_loop() override;
 

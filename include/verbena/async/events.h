@@ -26,6 +26,7 @@ auto next_of(Loop& loop, int fd, Take take, std::stop_token stop = {}) -> task<d
 template <event_loop Loop>
 class device_events {
  public:
+  /// Makes the device's descriptor one that does not block.
   [[nodiscard]] static Result<device_events> of(Loop& loop, const context& device) {
     VERBENA_TRY(device.set_async_blocking(false));
     return device_events(loop, device);

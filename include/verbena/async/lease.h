@@ -16,7 +16,9 @@ class leases {
  public:
   leases() noexcept = default;
   // NOLINTNEXTLINE(google-explicit-constructor): one lease is what most requests have
+  /// Of one; null is none.
   leases(detail::keep one) noexcept : first_(std::move(one)) {}
+  /// Nothing where it is null.
   leases& add(detail::keep one) {
     if (first_ == nullptr)
       first_ = std::move(one);
@@ -24,6 +26,7 @@ class leases {
       more_.push_back(std::move(one));
     return *this;
   }
+  /// Whether nothing is held.
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
 
  private:
@@ -36,6 +39,7 @@ class leases {
 /// of an operation that was cancelled.
 class leased_slice {
  public:
+  /// Of memory that something else keeps: `lease` is what does.
   leased_slice(mr_slice slice, detail::keep lease) noexcept
       : slice_(slice), lease_(std::move(lease)) {}
   /// `result_out_of_range` where it does not lie within.
@@ -43,6 +47,7 @@ class leased_slice {
                                                std::size_t length) {
     return leased_slice(VERBENA_TRY(region.slice(offset, length)), region.lease());
   }
+  /// All of it, where that is below 4 GiB.
   [[nodiscard]] static Result<leased_slice> of(const memory_region& region) {
     return of(region, 0, region.size());
   }
@@ -54,7 +59,9 @@ class leased_slice {
   [[nodiscard]] Result<leased_slice> slice(std::size_t offset, std::size_t length) const {
     return leased_slice(VERBENA_TRY(slice_.slice(offset, length)), lease_);
   }
+  /// For a request.
   [[nodiscard]] const mr_slice& memory() const noexcept { return slice_; }
+  /// Null where it is unleased.
   [[nodiscard]] const detail::keep& lease() const noexcept { return lease_; }
 
  private:

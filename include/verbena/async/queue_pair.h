@@ -162,9 +162,10 @@ class [[nodiscard]] request_awaiter final : private operation {
 template <service S>
 class async_queue_pair {
  public:
-  using service_type = S;
+  using service_type = S;  ///< the S of it
+  /// Gives a `Result<work_completion>`, of a request.
   using send_awaiter = detail::request_awaiter<S, send_request<S>>;
-  using recv_awaiter = detail::request_awaiter<S, recv_request>;
+  using recv_awaiter = detail::request_awaiter<S, recv_request>;  ///< likewise of a receive
 
   /// `invalid_argument` where it does not complete into the dispatcher's queue, or that has not
   /// enough room for it beside the others.
@@ -178,24 +179,32 @@ class async_queue_pair {
     return async_queue_pair(std::move(state));
   }
 
+  /// Not after a move.
   [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
   /// Only of one that is not empty.
   [[nodiscard]] queue_pair<S>& inner() noexcept { return state_->qp; }
+  /// Likewise.
   [[nodiscard]] const queue_pair<S>& inner() const noexcept { return state_->qp; }
 
-  // --- One stretch of memory
+  /// @name One stretch of memory
+  /// It is copied into the request where the queue pair takes that much. The lease is held until
+  /// the completion, also of an operation that was cancelled.
+  /// @{
 
+  /// Room for a message. The completion tells how many bytes came.
   [[nodiscard]] recv_awaiter recv(const leased_slice& into, await_options options = {}) const
     requires can_receive<S>
   {
     return {state_.get(), detail::single<S>(recv_request(detail::one(into)), into),
             std::move(options)};
   }
+  /// A message, into a receive of the peer's.
   [[nodiscard]] send_awaiter send(const leased_slice& from, await_options options = {}) const
     requires(can_send<S> && !is_addressed<S>)
   {
     return sending(send_request<S>::send(detail::one(from)), from, options);
   }
+  /// A datagram, into a receive of the queue pair that `to` names; its address handle is held, too.
   [[nodiscard]] send_awaiter send(const datagram_address& to, const leased_slice& from,
                                   await_options options = {}) const
     requires is_addressed<S>
@@ -204,6 +213,7 @@ class async_queue_pair {
     what.holds.add(detail::access_to::keep_of(to.ah));
     return {state_.get(), std::move(what), std::move(options)};
   }
+  /// The same as a message; `immediate` comes with the receive's completion.
   [[nodiscard]] send_awaiter send_with_immediate(const leased_slice& from, std::uint32_t immediate,
                                                  await_options options = {}) const
     requires can_write<S>
@@ -211,18 +221,21 @@ class async_queue_pair {
     return sending(send_request<S>::send_with_immediate(detail::one(from), immediate), from,
                    options);
   }
+  /// A message; the peer's key is void once it arrives.
   [[nodiscard]] send_awaiter send_with_invalidate(const leased_slice& from, std::uint32_t rkey,
                                                   await_options options = {}) const
     requires can_read<S>
   {
     return sending(send_request<S>::send_with_invalidate(detail::one(from), rkey), from, options);
   }
+  /// From here to the peer's memory, which does not hear of it.
   [[nodiscard]] send_awaiter write(const leased_slice& from, const remote_region& to,
                                    await_options options = {}) const
     requires can_write<S>
   {
     return sending(send_request<S>::write(detail::one(from), to), from, options);
   }
+  /// The same; it takes a receive of the peer's, whose completion has `immediate`.
   [[nodiscard]] send_awaiter write_with_immediate(const leased_slice& from, const remote_region& to,
                                                   std::uint32_t immediate,
                                                   await_options options = {}) const
@@ -231,18 +244,21 @@ class async_queue_pair {
     return sending(send_request<S>::write_with_immediate(detail::one(from), to, immediate), from,
                    options);
   }
+  /// From the peer's memory to `into`.
   [[nodiscard]] send_awaiter read(const leased_slice& into, const remote_region& from,
                                   await_options options = {}) const
     requires can_read<S>
   {
     return sending(send_request<S>::read(detail::one(into), from), into, options);
   }
+  /// Eight bytes, at a multiple of eight; `into` gets what was there, in the host's byte order.
   [[nodiscard]] send_awaiter fetch_add(const leased_slice& into, const remote_region& at,
                                        std::uint64_t add, await_options options = {}) const
     requires can_read<S>
   {
     return sending(send_request<S>::fetch_add(detail::one(into), at, add), into, options);
   }
+  /// The same, where what is there is `expected`; otherwise it stays.
   [[nodiscard]] send_awaiter compare_swap(const leased_slice& into, const remote_region& at,
                                           std::uint64_t expected, std::uint64_t desired,
                                           await_options options = {}) const
@@ -252,15 +268,20 @@ class async_queue_pair {
                    options);
   }
 
-  // --- Any request. What it names (its list of slices, too) is the caller's until it is posted,
-  // which is at the latest when the waiting ends; `holds` has the leases of its memory.
+  /// @}
+  /// @name Any request
+  /// What it names (its list of slices, too) is the caller's until it is posted, which is at the
+  /// latest when the waiting ends; `holds` has the leases of its memory.
+  /// @{
 
+  /// Signalled, whatever its flags.
   [[nodiscard]] send_awaiter submit(const send_request<S>& request, leases holds,
                                     await_options options = {}) const
     requires can_send<S>
   {
     return {state_.get(), {request, {}, false, std::move(holds)}, std::move(options)};
   }
+  /// The same, of a receive.
   [[nodiscard]] recv_awaiter submit(const recv_request& request, leases holds,
                                     await_options options = {}) const
     requires can_receive<S>
@@ -268,6 +289,7 @@ class async_queue_pair {
     return {state_.get(), {request, {}, false, std::move(holds)}, std::move(options)};
   }
 
+  /// @}
   /// For adapters. Null when it was moved from.
   [[nodiscard]] detail::async_qp_state<S>* state() const noexcept { return state_.get(); }
 

@@ -90,7 +90,7 @@ class or_return_awaiter {
 template <typename T = void>
 class [[nodiscard]] task {
  public:
-  using promise_type = detail::task_promise<T>;
+  using promise_type = detail::task_promise<T>;  ///< for the compiler
 
   task(task&& from) noexcept : frame_(std::exchange(from.frame_, nullptr)) {}
   task& operator=(task&& from) noexcept {
