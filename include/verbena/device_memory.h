@@ -24,6 +24,7 @@ class device_memory : public detail::handle<ibv_dm> {
   /// `result_out_of_range` where it does not lie within. Devices copy whole words of four bytes:
   /// `invalid_argument` for what begins or ends within one.
   [[nodiscard]] Result<> copy_to(std::uint64_t offset, std::span<const std::byte> from) const;
+  /// Likewise.
   [[nodiscard]] Result<> copy_from(std::uint64_t offset, std::span<std::byte> into) const;
 
  private:

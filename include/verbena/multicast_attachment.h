@@ -29,8 +29,9 @@ class multicast_attachment {
   multicast_attachment& operator=(const multicast_attachment&) = delete;
   ~multicast_attachment();
 
+  /// Not after a move or `detach()`.
   [[nodiscard]] explicit operator bool() const noexcept { return joined_ != nullptr; }
-  [[nodiscard]] gid group() const noexcept;
+  [[nodiscard]] gid group() const noexcept;  ///< zero where it has left
   /// Leaves now. `bad_file_descriptor` when it has left already.
   [[nodiscard]] Result<> detach();
 

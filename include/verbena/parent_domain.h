@@ -30,6 +30,7 @@ struct queue_allocator {
   /// Memory of that size and alignment; null: there is none, the object is not made. An empty
   /// function leaves all to the provider. It must not throw.
   std::function<void*(std::size_t size, std::size_t alignment)> allocate{};
+  /// Takes back what `allocate` has given; it must not throw.
   std::function<void(void* memory)> release{};
 };
 
