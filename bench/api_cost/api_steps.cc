@@ -69,9 +69,53 @@ std::int64_t notify(const ApiSide& with, std::uint64_t /*wr_id*/) {
   return said(with.cq.request_notification());
 }
 
+std::int64_t wr_send(const ApiSide& with, std::uint64_t wr_id) {
+  auto session = with.qp_ex.start();
+  session.send({.wr_id = wr_id}).set_slice(with.memory);
+  return said(session.complete());
+}
+
+std::int64_t wr_write(const ApiSide& with, std::uint64_t wr_id) {
+  auto session = with.qp_ex.start();
+  session.write(with.remote, {.wr_id = wr_id}).set_slice(with.memory);
+  return said(session.complete());
+}
+
+std::int64_t wr_read(const ApiSide& with, std::uint64_t wr_id) {
+  auto session = with.qp_ex.start();
+  session.read(with.remote, {.wr_id = wr_id}).set_slice(with.memory);
+  return said(session.complete());
+}
+
+std::int64_t wr_list(const ApiSide& with, std::uint64_t wr_id) {
+  auto session = with.qp_ex.start();
+  for (std::size_t i = 0; i < kBatch; ++i)
+    session.send({.wr_id = wr_id + i}).set_slice(with.memory);
+  return said(session.complete());
+}
+
+template <std::size_t n>
+std::int64_t poll_ex(const ApiSide& with, std::uint64_t /*wr_id*/) {
+  auto started = with.cq_ex.start_poll();
+  if (!started) return -1;
+  if (!*started) return 0;
+  poll_guard& at = **started;
+  std::int64_t seen = 0;
+  for (std::size_t left = n;;) {
+    if (!at.ok()) break;
+    seen += static_cast<std::int64_t>(at.wr_id() + at.byte_len());
+    if (--left == 0) break;
+    const auto gone_on = at.next();
+    if (!gone_on) return -1;
+    if (!*gone_on) break;
+  }
+  return seen;
+}
+
 }  // namespace
 
-const std::array<std::int64_t (*)(const ApiSide&, std::uint64_t), 9> kApiSteps{
-    send, write, read, fetch_add, receive, list, poll_one, poll<kBatch>, notify};
+const std::array<std::int64_t (*)(const ApiSide&, std::uint64_t), kStepNames.size()> kApiSteps{
+    send,   write,   read,     fetch_add, receive, list,       poll_one,       poll<kBatch>,
+    notify, wr_send, wr_write, wr_read,   wr_list, poll_ex<1>, poll_ex<kBatch>};
 
 }  // namespace verbena::bench

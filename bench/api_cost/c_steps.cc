@@ -107,9 +107,84 @@ std::int64_t notify(const CSide& with, std::uint64_t /*wr_id*/) {
   return ibv_req_notify_cq(with.cq, 0) == 0 ? 0 : -1;
 }
 
+// What follows is written straight into the queue.
+
+void name(ibv_qp_ex* qp, std::uint64_t wr_id) {
+  qp->wr_id = wr_id;
+  qp->wr_flags = IBV_SEND_SIGNALED;
+}
+
+void set_memory(ibv_qp_ex* qp, const ibv_sge& memory) {
+  ibv_wr_set_sge(qp, memory.lkey, memory.addr, memory.length);
+}
+
+std::int64_t complete(ibv_qp_ex* qp) { return ibv_wr_complete(qp) == 0 ? 0 : -1; }
+
+std::int64_t wr_send(const CSide& with, std::uint64_t wr_id) {
+  ibv_qp_ex* const qp = with.qp_ex;
+  ibv_wr_start(qp);
+  name(qp, wr_id);
+  ibv_wr_send(qp);
+  set_memory(qp, with.memory);
+  return complete(qp);
+}
+
+std::int64_t wr_write(const CSide& with, std::uint64_t wr_id) {
+  ibv_qp_ex* const qp = with.qp_ex;
+  ibv_wr_start(qp);
+  name(qp, wr_id);
+  ibv_wr_rdma_write(qp, with.rkey, with.remote);
+  set_memory(qp, with.memory);
+  return complete(qp);
+}
+
+std::int64_t wr_read(const CSide& with, std::uint64_t wr_id) {
+  ibv_qp_ex* const qp = with.qp_ex;
+  ibv_wr_start(qp);
+  name(qp, wr_id);
+  ibv_wr_rdma_read(qp, with.rkey, with.remote);
+  set_memory(qp, with.memory);
+  return complete(qp);
+}
+
+std::int64_t wr_list(const CSide& with, std::uint64_t wr_id) {
+  ibv_qp_ex* const qp = with.qp_ex;
+  ibv_wr_start(qp);
+  for (std::size_t i = 0; i < kBatch; ++i) {
+    name(qp, wr_id + i);
+    ibv_wr_send(qp);
+    set_memory(qp, with.memory);
+  }
+  return complete(qp);
+}
+
+template <std::size_t n>
+std::int64_t poll_ex(const CSide& with, std::uint64_t /*wr_id*/) {
+  ibv_cq_ex* const cq = with.cq_ex;
+  ibv_poll_cq_attr attributes{};
+  const int started = ibv_start_poll(cq, &attributes);
+  if (started == ENOENT) return 0;
+  if (started != 0) return -1;
+  std::int64_t seen = 0;
+  for (std::size_t left = n;;) {
+    if (cq->status != IBV_WC_SUCCESS) break;
+    seen += static_cast<std::int64_t>(cq->wr_id + ibv_wc_read_byte_len(cq));
+    if (--left == 0) break;
+    const int gone_on = ibv_next_poll(cq);
+    if (gone_on == ENOENT) break;
+    if (gone_on != 0) {
+      seen = -1;
+      break;
+    }
+  }
+  ibv_end_poll(cq);
+  return seen;
+}
+
 }  // namespace
 
-const std::array<std::int64_t (*)(const CSide&, std::uint64_t), 9> kCSteps{
-    send, write, read, fetch_add, receive, list, poll_one, poll<kBatch>, notify};
+const std::array<std::int64_t (*)(const CSide&, std::uint64_t), kStepNames.size()> kCSteps{
+    send,   write,   read,     fetch_add, receive, list,       poll_one,       poll<kBatch>,
+    notify, wr_send, wr_write, wr_read,   wr_list, poll_ex<1>, poll_ex<kBatch>};
 
 }  // namespace verbena::bench

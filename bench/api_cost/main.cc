@@ -88,9 +88,23 @@ int main(int argc, char** argv) {
   auto qp = verbs::queue_pair<verbs::rc>::adopt(provider.qp(), {.max_inline_data = kInline},
                                                 verbs::ownership::borrowed);
   auto cq = verbs::completion_queue::adopt(provider.cq(), verbs::ownership::borrowed);
-  if (!qp || !cq) return EXIT_FAILURE;
-  const CSide c{provider.qp(), provider.cq(), kInline, {4096, 64, 7}, 8192, 9};
-  const ApiSide api{std::move(*qp), std::move(*cq), verbs::mr_slice(4096, 64, 7),
+  auto qp_ex = verbs::queue_pair_ex<verbs::rc>::adopt(
+      provider.qp_ex(), {.max_inline_data = kInline}, verbs::ownership::borrowed);
+  auto cq_ex = verbs::completion_queue_ex::adopt(provider.cq_ex(), verbs::ownership::borrowed);
+  if (!qp || !cq || !qp_ex || !cq_ex) return EXIT_FAILURE;
+  const CSide c{provider.qp(),
+                provider.cq(),
+                provider.qp_ex(),
+                provider.cq_ex(),
+                kInline,
+                {4096, 64, 7},
+                8192,
+                9};
+  const ApiSide api{std::move(*qp),
+                    std::move(*cq),
+                    std::move(*qp_ex),
+                    std::move(*cq_ex),
+                    verbs::mr_slice(4096, 64, 7),
                     verbs::remote_region(8192, 64, 9)};
   if (words.size() == 2 && std::string_view(words[1]) == "time") return run_times(c, api);
   constexpr unsigned kTimes = 1000;

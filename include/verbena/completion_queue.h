@@ -134,21 +134,27 @@ struct cq_ex_attributes {
 };
 
 /// The completion that a started poll stands at. Lives on the stack of one thread; ends the poll
-/// when it is destroyed.
+/// when it is destroyed. One that was moved from stands at none, which is not ok().
 class poll_guard {
+  /// A poll that was started: what only the queue can make.
+  class started {
+    friend class completion_queue_ex;
+    friend class poll_guard;
+    explicit started(ibv_cq_ex* cq) noexcept : cq_(cq) {}
+    ibv_cq_ex* cq_;
+  };
+
  public:
+  explicit poll_guard(started poll) noexcept : cq_(poll.cq_) {}
   poll_guard(const poll_guard&) = delete;
   poll_guard& operator=(const poll_guard&) = delete;
-  poll_guard(poll_guard&& from) noexcept : cq_(std::exchange(from.cq_, nullptr)) {}
+  poll_guard(poll_guard&& from) noexcept
+      : cq_(std::exchange(from.cq_, detail::closed<ibv_cq_ex>())) {}
   poll_guard& operator=(poll_guard&&) = delete;
-  ~poll_guard() {
-    if (cq_ != nullptr) ibv_end_poll(cq_);
-  }
+  ~poll_guard() { ibv_end_poll(cq_); }
 
   /// Goes on to the next completion; false when there is none, and nothing to be read any more.
   [[nodiscard]] Result<bool> next() {
-    if (cq_ == nullptr) [[unlikely]]
-      return fail(std::errc::bad_file_descriptor, "poll_guard::next", "it was moved from");
     const int error = ibv_next_poll(cq_);
     if (error == 0) [[likely]]
       return true;
@@ -190,23 +196,25 @@ class poll_guard {
 
  private:
   friend class completion_queue_ex;
-  explicit poll_guard(ibv_cq_ex* cq) : cq_(cq) {}
   ibv_cq_ex* cq_;
 };
 
 /// A queue that is polled field by field. All of completion_queue's calls work on it, too.
 class completion_queue_ex : public completion_queue {
  public:
+  /// As `completion_queue::adopt`.
+  [[nodiscard]] static Result<completion_queue_ex> adopt(ibv_cq_ex* raw, ownership whose);
+
   /// At the first completion, or nothing when there is none.
   [[nodiscard]] Result<std::optional<poll_guard>> start_poll() const {
-    VERBENA_TRY(check("start_poll"));
     ibv_poll_cq_attr attributes{};
     ibv_cq_ex* const cq = extended();
     const int error = ibv_start_poll(cq, &attributes);
     if (error == 0) [[likely]]
-      return std::optional<poll_guard>(poll_guard(cq));
+      return Result<std::optional<poll_guard>>(std::in_place, std::in_place,
+                                               poll_guard::started(cq));
     if (error == ENOENT) return std::optional<poll_guard>();
-    return detail::fail_with(error, "ibv_start_poll");
+    return not_started(error);
   }
   /// An event for every `count` completions, or when one is older than `period`.
   [[nodiscard]] Result<> moderate(std::uint16_t count, std::chrono::microseconds period) const;
@@ -214,6 +222,7 @@ class completion_queue_ex : public completion_queue {
  private:
   friend class context;
   using completion_queue::completion_queue;
+  [[nodiscard, gnu::cold]] static std::unexpected<Error> not_started(int error);
   /// A provider's ibv_cq is the first part of its ibv_cq_ex where it made one.
   [[nodiscard]] ibv_cq_ex* extended() const noexcept { return reinterpret_cast<ibv_cq_ex*>(raw()); }
 };

@@ -170,8 +170,8 @@ inline constexpr bool is_printable<address_handle> = true;
 /// "RC queue pair 0x000012 of vrb0: RTS, to 127.93.0.2 0x000034".
 template <service S>
 inline constexpr bool is_printable<queue_pair<S>> = true;
-template <service S>
-inline constexpr bool is_printable<queue_pair_ex<S>> = true;
+template <service S, send_ops Ops>
+inline constexpr bool is_printable<queue_pair_ex<S, Ops>> = true;
 template <>
 inline constexpr bool is_printable<detail::queue_pair_base> = true;
 namespace detail {

@@ -100,6 +100,11 @@ template <>
 [[nodiscard]] ibv_cq* closed<ibv_cq>() noexcept;
 template <>
 [[nodiscard]] ibv_srq* closed<ibv_srq>() noexcept;
+/// A queue whose sessions do nothing, and fail with EBADF when they are completed.
+[[nodiscard]] ibv_qp_ex silent_queue() noexcept;
+/// Of polls that were moved from, whose completion is none.
+template <>
+[[nodiscard]] ibv_cq_ex* closed<ibv_cq_ex>() noexcept;
 
 template <typename T>
 class handle {

@@ -131,7 +131,8 @@ class memory_window : public detail::window_base {
 
  private:
   friend class protection_domain;
-  template <service S>
+  template <service S, send_ops Ops>
+    requires operations_of<Ops, S>
   friend class wr_session;
   explicit memory_window(detail::window_base made) noexcept
       : detail::window_base(std::move(made)) {}

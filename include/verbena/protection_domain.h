@@ -19,7 +19,8 @@ namespace verbena::verbs {
 enum class window_type : unsigned;
 template <window_type T>
 class memory_window;
-template <service S>
+template <service S, send_ops Ops = usual_ops<S>>
+  requires operations_of<Ops, S>
 class queue_pair_ex;
 template <service S>
 struct qp_ex_options;
@@ -72,10 +73,11 @@ class protection_domain : public detail::handle<ibv_pd> {
   /// `qp_attributes` of another service do not compile.
   template <service S>
   [[nodiscard]] Result<queue_pair<S>> create_qp(const qp_init_attributes<S>& attributes) const;
-  /// For posting in sessions. In verbena/queue_pair_ex.h.
-  template <service S>
-  [[nodiscard]] Result<queue_pair_ex<S>> create_qp_ex(const qp_init_attributes<S>& attributes,
-                                                      const qp_ex_options<S>& options = {}) const;
+  /// For posting in sessions, whose operations are `Ops`. In verbena/queue_pair_ex.h.
+  template <service S, send_ops Ops = usual_ops<S>>
+    requires operations_of<Ops, S>
+  [[nodiscard]] Result<queue_pair_ex<S, Ops>> create_qp_ex(
+      const qp_init_attributes<S>& attributes, const qp_ex_options<S>& options = {}) const;
   /// Receives for many queue pairs. Source: ibv_create_srq(3).
   [[nodiscard]] Result<shared_receive_queue> create_srq(const srq_attributes& attributes) const;
   /// In verbena/xrc.h.

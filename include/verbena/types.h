@@ -188,6 +188,51 @@ inline constexpr bool is_reliable = std::is_same_v<S, rc> || is_xrc<S>;
 template <typename S>
 inline constexpr bool can_read = is_reliable<S> && can_send<S>;
 
+/// What a queue pair for sessions is made for; a session does nothing else.
+enum class send_ops : unsigned {
+  none = 0,                    ///< not one: no queue pair is made for it
+  send = IBV_QP_EX_WITH_SEND,  ///< messages, datagrams, frames
+  /// Messages with 32 bits for the receive's completion.
+  send_with_immediate = IBV_QP_EX_WITH_SEND_WITH_IMM,
+  send_with_invalidate = IBV_QP_EX_WITH_SEND_WITH_INV,  ///< messages that make a key void
+  write = IBV_QP_EX_WITH_RDMA_WRITE,                    ///< to the peer's memory
+  /// To the peer's memory, with 32 bits for a receive's completion.
+  write_with_immediate = IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
+  read = IBV_QP_EX_WITH_RDMA_READ,                   ///< of the peer's memory
+  fetch_add = IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,   ///< of eight bytes of the peer's
+  compare_swap = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP,  ///< of eight bytes of the peer's
+  invalidate = IBV_QP_EX_WITH_LOCAL_INV,             ///< of a key of ours
+  bind = IBV_QP_EX_WITH_BIND_MW,                     ///< of a window of type 2
+  /// Of eight bytes of the peer's, which appear at once.
+  atomic_write = IBV_QP_EX_WITH_ATOMIC_WRITE,
+  /// What every connected service carries.
+  sends_and_writes = send | send_with_immediate | write | write_with_immediate,
+  /// What a reliable one carries beside.
+  reads_and_atomics = read | fetch_add | compare_swap,
+  /// What memory windows need; not each device has it.
+  windows = send_with_invalidate | invalidate | bind,
+};
+template <>
+inline constexpr bool is_flags<send_ops> = true;
+
+/// What a service carries, on any device that has the service.
+template <service S>
+inline constexpr send_ops usual_ops =
+    can_read<S>       ? send_ops::sends_and_writes | send_ops::reads_and_atomics
+    : can_write<S>    ? send_ops::sends_and_writes
+    : is_addressed<S> ? send_ops::send | send_ops::send_with_immediate
+                      : send_ops::send;
+/// All that a service can carry, where the device has it.
+template <service S>
+inline constexpr send_ops possible_ops =
+    is_reliable<S> ? usual_ops<S> | send_ops::windows | send_ops::atomic_write
+    : can_write<S> ? usual_ops<S> | send_ops::invalidate | send_ops::bind
+                   : usual_ops<S>;
+/// Some of what the service can carry.
+template <send_ops Ops, typename S>
+concept operations_of =
+    service<S> && can_send<S> && Ops != send_ops::none && has(possible_ops<S>, Ops);
+
 /// A number of a kind of its own: what is one is not taken for another.
 template <typename Tag, typename Number>
 class number {

@@ -88,6 +88,12 @@ Result<completion_queue> completion_queue::adopt(ibv_cq* raw, ownership whose) {
               "there is no completion queue at a null pointer");
 }
 
+Result<completion_queue_ex> completion_queue_ex::adopt(ibv_cq_ex* raw, ownership whose) {
+  if (raw != nullptr) return completion_queue_ex(ibv_cq_ex_to_cq(raw), whose);
+  return fail(std::errc::invalid_argument, "adopt",
+              "there is no completion queue at a null pointer");
+}
+
 Result<completion_queue> context::create_cq(const cq_attributes& attributes) const {
   VERBENA_TRY(check("create_cq"));
   VERBENA_TRY(check_depth(attributes.depth));
@@ -135,10 +141,22 @@ Result<completion_queue_ex> context::create_cq_ex(const cq_ex_attributes& attrib
   return completion_queue_ex(ibv_cq_ex_to_cq(cq), std::move(parents));
 }
 
+namespace {
+
+std::unexpected<Error> empty_handle(const char* operation) {
+  return fail(std::errc::bad_file_descriptor, operation,
+              "the handle is empty: it was moved from or closed");
+}
+
+}  // namespace
+
+std::unexpected<Error> completion_queue_ex::not_started(int error) {
+  if (error == EBADF) return empty_handle("start_poll");
+  return detail::fail_with(error, "ibv_start_poll");
+}
+
 std::unexpected<Error> completion_queue::poll_failed(int returned) {
-  if (returned == -EBADF)
-    return fail(std::errc::bad_file_descriptor, "poll",
-                "the handle is empty: it was moved from or closed");
+  if (returned == -EBADF) return empty_handle("poll");
   return std::unexpected(detail::from_count(returned, "ibv_poll_cq").error());
 }
 

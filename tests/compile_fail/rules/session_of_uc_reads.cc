@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Nor does a session of an unreliable connection READ.
-// expect: can_read<.*evaluated to .?false
+// expect: has.*read.*evaluated to .?false
 #include "compile_fail/rules.h"
 
 void rule(const queue_pair_ex<uc>& qp, const remote_region& there) {

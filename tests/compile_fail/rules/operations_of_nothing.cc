@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A queue pair for sessions that can post nothing is none.
+// expect: operations_of|constraints? not satisfied|no matching member function .*create_qp_ex
+#include "compile_fail/rules.h"
+
+void rule(const protection_domain& pd, const completion_queue& cq) {
+#ifdef RIGHT
+  (void)pd.create_qp_ex<rc, send_ops::send>({.send_cq = cq, .recv_cq = cq});
+#else
+  (void)pd.create_qp_ex<rc, send_ops::none>({.send_cq = cq, .recv_cq = cq});
+#endif
+}
