@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -37,6 +38,8 @@ namespace detail {
 void report_lost(const char* verb, int error) noexcept;
 /// For a descriptor of the provider's.
 [[nodiscard]] Result<> set_blocking(int fd, bool blocking);
+/// False where the time was over first; a negative one is none.
+[[nodiscard]] Result<bool> wait_readable(int fd, std::chrono::milliseconds at_most);
 
 /// Something that a core must not outlive.
 using keep = std::shared_ptr<const void>;

@@ -154,6 +154,8 @@ class queue_pair_base : public handle<ibv_qp> {
 
 [[nodiscard]] Result<queue_pair_base> create_qp(ibv_pd* pd, const plain_qp_attributes& from,
                                                 keep parent, const qp_extras& extras = {});
+/// Of a datagram whose address handle is empty, which providers do not look at.
+[[nodiscard, gnu::cold]] std::unexpected<Error> no_address();
 /// For the other classes of this library: of what another call has made.
 struct qp_maker {
   [[nodiscard]] static queue_pair_base make(ibv_qp* raw, const qp_caps& caps,
@@ -238,6 +240,9 @@ class queue_pair : public detail::queue_pair_base {
   [[nodiscard]] Result<> post(send_request<S>& request) const
     requires can_send<S>
   {
+    if constexpr (is_addressed<S>)
+      if (request.native().wr.ud.ah == nullptr) [[unlikely]]
+        return detail::no_address();
     ibv_send_wr* bad = nullptr;
     return detail::from_errno(ibv_post_send(raw(), &request.native(), &bad), "ibv_post_send");
   }
@@ -268,6 +273,10 @@ class queue_pair : public detail::queue_pair_base {
     ibv_send_wr* bad = nullptr;
     ibv_send_wr* const first = list.native();
     if (first == nullptr) return {};
+    if constexpr (is_addressed<S>)
+      for (const ibv_send_wr* wr = first; wr != nullptr; wr = wr->next)
+        if (wr->wr.ud.ah == nullptr) [[unlikely]]
+          return std::unexpected(partly_posted{0, detail::no_address().error()});
     const int error = ibv_post_send(raw(), first, &bad);
     return list_result(list, error, bad, "ibv_post_send");
   }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 
@@ -25,10 +26,9 @@ int settle_and_destroy(ibv_cq* cq) {
   return ibv_destroy_cq(cq);
 }
 
-Result<> check_depth(std::size_t depth) {
+Result<> check_depth(const char* operation, std::size_t depth) {
   if (depth > 0 && depth <= static_cast<std::size_t>(INT32_MAX)) return {};
-  return fail(std::errc::invalid_argument, "create_cq",
-              "the depth is 0, or more than an int holds");
+  return fail(std::errc::invalid_argument, operation, "the depth is 0, or more than an int holds");
 }
 
 }  // namespace
@@ -40,6 +40,15 @@ Result<> set_blocking(int fd, bool blocking) {
   if (flags < 0) return fail_with(errno, "fcntl");
   const int wanted = blocking ? flags & ~O_NONBLOCK : flags | O_NONBLOCK;
   return from_minus_one(fcntl(fd, F_SETFL, wanted), "fcntl");
+}
+
+Result<bool> wait_readable(int fd, std::chrono::milliseconds at_most) {
+  using std::chrono::milliseconds;
+  pollfd one{.fd = fd, .events = POLLIN, .revents = 0};
+  const auto time = std::clamp(at_most, milliseconds(0), milliseconds(INT32_MAX));
+  const int ready = ::poll(&one, 1, static_cast<int>(time.count()));
+  if (ready < 0 && errno != EINTR) return fail_with(errno, "poll");
+  return ready > 0;
 }
 
 }  // namespace detail
@@ -63,10 +72,7 @@ Result<cq_event> completion_channel::get_event() const {
 
 Result<bool> completion_channel::wait(std::chrono::milliseconds at_most) const {
   VERBENA_TRY(check("wait"));
-  pollfd one{.fd = raw()->fd, .events = POLLIN, .revents = 0};
-  const int ready = ::poll(&one, 1, static_cast<int>(at_most.count()));
-  if (ready < 0 && errno != EINTR) return detail::fail_with(errno, "poll");
-  return ready > 0;
+  return detail::wait_readable(raw()->fd, at_most);
 }
 
 Result<completion_channel> context::create_channel() const {
@@ -96,7 +102,7 @@ Result<completion_queue_ex> completion_queue_ex::adopt(ibv_cq_ex* raw, ownership
 
 Result<completion_queue> context::create_cq(const cq_attributes& attributes) const {
   VERBENA_TRY(check("create_cq"));
-  VERBENA_TRY(check_depth(attributes.depth));
+  VERBENA_TRY(check_depth("create_cq", attributes.depth));
   const auto account = std::make_shared<EventAccount>();
   std::vector<detail::keep> parents{held(), account};
   ibv_comp_channel* channel = nullptr;
@@ -113,7 +119,7 @@ Result<completion_queue> context::create_cq(const cq_attributes& attributes) con
 
 Result<completion_queue_ex> context::create_cq_ex(const cq_ex_attributes& attributes) const {
   VERBENA_TRY(check("create_cq_ex"));
-  VERBENA_TRY(check_depth(attributes.depth));
+  VERBENA_TRY(check_depth("create_cq_ex", attributes.depth));
   const auto account = std::make_shared<EventAccount>();
   std::vector<detail::keep> parents{held(), account};
   ibv_cq_init_attr_ex from{};
@@ -162,7 +168,7 @@ std::unexpected<Error> completion_queue::poll_failed(int returned) {
 
 Result<> completion_queue::resize(std::size_t depth) const {
   VERBENA_TRY(check("resize"));
-  VERBENA_TRY(check_depth(depth));
+  VERBENA_TRY(check_depth("resize", depth));
   return detail::from_errno(ibv_resize_cq(raw(), static_cast<int>(depth)), "ibv_resize_cq");
 }
 

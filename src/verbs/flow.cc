@@ -50,7 +50,7 @@ void set_mac(const std::optional<mac_address>& from, std::uint8_t* value, std::u
 void set_word(const std::optional<std::uint16_t>& from, std::uint16_t& value, std::uint16_t& mask,
               std::uint16_t bits = 0xFFFF) {
   if (!from) return;
-  value = htobe16(*from & bits);
+  value = htobe16(*from);
   mask = htobe16(bits);
 }
 
@@ -108,6 +108,8 @@ Result<> check_match(const flow_match& match) {
       match.to_address->is_ipv4() != match.from_address->is_ipv4())
     return fail(std::errc::invalid_argument, kOperation,
                 "one address is of IPv4, the other of IPv6");
+  if (match.vlan && *match.vlan > kVlanBits)
+    return fail(std::errc::invalid_argument, kOperation, "a VLAN's number has 12 bits");
   return {};
 }
 

@@ -201,7 +201,8 @@ Result<memory_region> protection_domain::alloc_mr(std::size_t size, access right
     return fail(std::errc::invalid_argument, "alloc_mr", "0 bytes, or more than there are");
   const std::size_t whole = (size + page - 1) / page * page;
   auto* const memory = static_cast<std::byte*>(std::aligned_alloc(page, whole));
-  if (memory == nullptr) return fail(std::errc::not_enough_memory, "alloc_mr");
+  if (memory == nullptr)
+    return fail(std::errc::not_enough_memory, "alloc_mr", fmt::format("{} bytes", size));
   std::shared_ptr<std::byte> owned(memory, Free());
   std::fill_n(memory, whole, std::byte{0});
   return register_memory({memory, size}, rights, std::move(owned));

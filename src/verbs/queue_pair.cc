@@ -60,6 +60,11 @@ Result<queue_pair_base> queue_pair_base::adopt(ibv_qp* raw, ibv_qp_type type, co
   return queue_pair_base(raw, caps, destroy, "ibv_destroy_qp", {});
 }
 
+std::unexpected<Error> no_address() {
+  return fail(std::errc::bad_file_descriptor, "post",
+              "the address handle is empty: it was moved from or closed");
+}
+
 Result<queue_pair_base> create_qp(ibv_pd* pd, const plain_qp_attributes& from, keep parent,
                                   const qp_extras& extras) {
   std::vector<keep> parents{std::move(parent)};

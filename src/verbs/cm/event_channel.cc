@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
-#include <poll.h>
 
 #include <utility>
 
@@ -152,20 +151,16 @@ Result<event> event_channel::try_get_event() const {
 }
 
 Result<event> event_channel::get_event() const {
-  using namespace std::chrono_literals;
   while (true) {
     auto taken = try_get_event();
     if (taken || !taken.error().would_block() || !state_->blocking) return taken;
-    VERBENA_TRY(wait(-1ms));
+    VERBENA_TRY(wait(std::chrono::milliseconds::max()));
   }
 }
 
 Result<bool> event_channel::wait(std::chrono::milliseconds at_most) const {
   VERBENA_TRY(check("wait"));
-  pollfd one{.fd = raw()->fd, .events = POLLIN, .revents = 0};
-  const int ready = ::poll(&one, 1, static_cast<int>(at_most.count()));
-  if (ready < 0 && errno != EINTR) return verbs::detail::fail_with(errno, "poll");
-  return ready > 0;
+  return verbs::detail::wait_readable(raw()->fd, at_most);
 }
 
 }  // namespace cm
