@@ -57,7 +57,7 @@ class Victim {
         return from;
       default:
         read();
-        if (what == 0xFF) core_.shutdown();
+        if (what == 0xFE) core_.shutdown();
         return from;
     }
   }
