@@ -75,8 +75,8 @@ class write_half {
   ~write_half();
 
   /// Waits until the peer has room for at least a byte, and takes what it has room for: those are
-  /// with the device, and go without another call. `broken_pipe` after shutdown; `timed_out` where
-  /// no room came within the write time-out.
+  /// with the device, and go without another call. `broken_pipe` after shutdown, or when the peer's
+  /// stream was destroyed; `timed_out` where no room came within the write time-out.
   [[nodiscard]] Result<std::size_t> write_some(std::span<const std::byte> from);
   /// Takes all. The time-out is of each wait. How many were taken before an error is not told.
   [[nodiscard]] Result<> write(std::span<const std::byte> from);

@@ -38,9 +38,9 @@ connection::connection(Resources resources, std::unique_ptr<Origin> origin, Flag
       writer_{.one_at_a_time = {}, .timeout = {}, .ready = std::move(write_ready), .fd = {}} {}
 
 connection::~connection() {
-  if (resources_.options.linger.count() != 0 && !core().failure()) {
+  if (resources_.options.linger.count() != 0 && is_pending(core().ended())) {
     Lock lock(mutex_);
-    core().shutdown();
+    core().leave();
     post();
     // A destructor cannot say what `close` does.
     (void)wait(lock, resources_.options.now() + resources_.options.linger, "stream",

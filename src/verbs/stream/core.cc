@@ -116,6 +116,13 @@ Result<> Core::on(const Bye& /*bye*/) {
   return {};
 }
 
+Result<> Core::on(const Leave& /*leave*/) {
+  if (!peer_fin_) return protocol_error("a leave before its fin");
+  if (peer_left_) return protocol_error("a second leave");
+  peer_left_ = true;
+  return {};
+}
+
 void Core::handle_sent() {
   if (under_way_.empty()) return;
   quiet_since_.reset();
@@ -126,6 +133,7 @@ void Core::handle_sent() {
     case Sent::kProbe: probe_under_way_ = false; return;
     case Sent::kFin: fin_ = Step::kDone; break;
     case Sent::kBye: bye_ = Step::kDone; break;
+    case Sent::kLeave: leave_ = Step::kDone; break;
     case Sent::kHello:
     case Sent::kCredit: break;
   }
@@ -147,7 +155,7 @@ void Core::handle_timeout(Time now) {
 }
 
 std::optional<Core::Time> Core::poll_timeout(Time now) const {
-  if (keep_alive_.count() == 0 || failure_) return std::nullopt;
+  if (keep_alive_.count() == 0 || is_mute()) return std::nullopt;
   return quiet_since_.value_or(now) + keep_alive_;
 }
 
@@ -184,6 +192,10 @@ std::optional<Transmit> Core::poll_frame() {
     fin_ = Step::kPosted;
     return frame(Fin{}, Sent::kFin);
   }
+  if (leaves_ && leave_ == Step::kNone && fin_ != Step::kNone) {
+    leave_ = Step::kPosted;
+    return frame(Leave{}, Sent::kLeave);
+  }
   return std::nullopt;
 }
 
@@ -199,7 +211,7 @@ std::optional<Transmit> Core::poll_message() {
 }
 
 std::optional<Transmit> Core::poll_transmit() {
-  if (failure_) return std::nullopt;
+  if (is_mute()) return std::nullopt;
   if (auto next = poll_frame()) return next;
   if (auto next = poll_message()) return next;
   if (!probe_wanted_ || probe_under_way_) return std::nullopt;
@@ -212,6 +224,7 @@ std::optional<Transmit> Core::poll_transmit() {
 Result<std::span<std::byte>> Core::room() {
   if (failure_) return std::unexpected(*failure_);
   if (shut_) return fail(std::errc::broken_pipe, "stream::write", "the stream was shut down");
+  if (peer_left_) return fail(std::errc::broken_pipe, "stream::write", "the peer has gone");
   const auto room = send_.room();
   if (room.empty()) return not_yet();
   return room;
@@ -231,8 +244,10 @@ Result<> Core::delivered() const {
 }
 
 Result<> Core::settled() const {
+  if (peer_left_) return {};  // nobody hears what is not heard yet
   VERBENA_TRY(delivered());
-  if (!peer_fin_ || bye_ == Step::kDone || failure_) return {};
+  if (failure_) return {};
+  if (leave_ == Step::kDone && (!peer_fin_ || bye_ == Step::kDone)) return {};
   return not_yet();
 }
 
@@ -241,6 +256,7 @@ Result<> Core::ended() const {
   // The peer waits for this end's bye as this end for its: who leaves earlier lets the other wait
   // for an acknowledgement that nobody sends.
   if (peer_fin_ && fin_arrived() && peer_bye_ && bye_ == Step::kDone) return {};
+  if (peer_left_ && send_.all_sent()) return {};
   return not_yet();
 }
 

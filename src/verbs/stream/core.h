@@ -56,7 +56,8 @@ struct Transmit {
 ///
 /// The end: each side sends a fin behind its data and answers the other's with a bye. A failure
 /// behind the peer's fin that takes nothing of this end's data ends the stream as well. What
-/// arrived before a failure can be read.
+/// arrived before a failure can be read. An end that goes without waiting for the other's fin says
+/// so with a leave, behind which nothing is sent to it.
 ///
 /// Threads: one at a time; but the bytes of `room` and of `front` are the caller's until `commit`
 /// and `consume`, whatever else is called.
@@ -99,10 +100,12 @@ class Core {
   void consume(std::size_t bytes) { receive_.consume(bytes); }
   /// No more is written. It may be called again.
   void shutdown() { shut_ = true; }
+  /// Nor read: whatever the peer still sends, this end goes when it has `settled`.
+  void leave() { shut_ = leaves_ = true; }
   /// Whether all that was written, and the fin if there is to be one, has arrived at the peer:
   /// success, `would_block`, or the failure.
   [[nodiscard]] Result<> delivered() const;
-  /// The same, and this end owes no answer to what the peer has said so far.
+  /// The same of an end that leaves, and it owes no answer to what the peer has said so far.
   [[nodiscard]] Result<> settled() const;
   /// Whether both directions have ended and the peer knows: success, `would_block`, or the failure.
   [[nodiscard]] Result<> ended() const;
@@ -111,7 +114,7 @@ class Core {
   [[nodiscard]] stream_counters counters() const;
 
  private:
-  enum class Sent : std::uint8_t { kMessage, kHello, kCredit, kFin, kBye, kProbe };
+  enum class Sent : std::uint8_t { kMessage, kHello, kCredit, kFin, kBye, kLeave, kProbe };
   struct UnderWay {
     Sent what = Sent::kMessage;
     std::uint32_t length = 0;
@@ -124,10 +127,13 @@ class Core {
   [[nodiscard]] Result<> on(const Credit& credit);
   [[nodiscard]] Result<> on(const Fin& fin);
   [[nodiscard]] Result<> on(const Bye& bye);
+  [[nodiscard]] Result<> on(const Leave& leave);
 
   [[nodiscard]] Transmit frame(const Frame& frame, Sent what);
   [[nodiscard]] std::optional<Transmit> poll_frame();
   [[nodiscard]] std::optional<Transmit> poll_message();
+  /// Nothing more goes out.
+  [[nodiscard]] bool is_mute() const { return failure_ || peer_left_; }
   [[nodiscard]] bool fin_arrived() const { return fin_ == Step::kDone || peer_bye_; }
 
   enum class Step : std::uint8_t { kNone, kPosted, kDone };
@@ -143,10 +149,13 @@ class Core {
   Step hello_sent_ = Step::kNone;
   Step fin_ = Step::kNone;
   Step bye_ = Step::kNone;
+  Step leave_ = Step::kNone;
   bool peer_hello_ = false;
   bool peer_fin_ = false;
   bool peer_bye_ = false;
+  bool peer_left_ = false;
   bool shut_ = false;
+  bool leaves_ = false;
   bool probe_wanted_ = false;
   std::optional<Error> failure_;
   bool nothing_lost_ = false;  // by the failure

@@ -180,6 +180,44 @@ TEST(StreamCore, AFailureAfterTheEndIsNone) {
   EXPECT_TRUE(left.core.front()->empty());
 }
 
+TEST(StreamCore, WhoHasLeftIsNotWaitedFor) {
+  for (const auto transport : kBoth) {
+    FakeEnd left(small(transport));
+    FakeEnd right(small(transport));
+    settle(left, right);
+    left.write(bytes_of("last words"));
+    left.core.shutdown();
+    settle(left, right);
+    left.core.leave();
+    EXPECT_TRUE(left.core.settled().error().would_block());
+    settle(left, right);
+    EXPECT_TRUE(left.core.settled());
+    EXPECT_EQ(text_of(right), "last words");
+    EXPECT_TRUE(right.core.front()->empty());
+    EXPECT_EQ(right.core.room().error(), std::errc::broken_pipe);
+    right.core.leave();
+    EXPECT_FALSE(right.core.poll_transmit());
+    EXPECT_FALSE(right.core.poll_timeout(Core::Time(1h)));
+    EXPECT_TRUE(right.core.settled());
+    EXPECT_TRUE(right.core.ended());
+  }
+}
+
+TEST(StreamCore, WhatDidNotArriveBeforeThePeerLeftIsLost) {
+  FakeEnd left(small(stream_transport::messages));
+  FakeEnd right(small(stream_transport::messages));
+  settle(left, right);
+  right.write(bytes_of("too late"));
+  right.pump();
+  left.core.leave();
+  left.pump();
+  while (!left.under_way.empty()) deliver(left, right);
+  EXPECT_TRUE(right.core.settled());
+  EXPECT_TRUE(right.core.ended().error().would_block());
+  right.core.handle_failure(Error(std::errc::timed_out, "test"));
+  EXPECT_EQ(right.core.ended().error(), std::errc::timed_out);
+}
+
 TEST(StreamCore, AByeInThePlaceOfACompletionEndsIt) {
   FakeEnd left(small(stream_transport::messages));
   FakeEnd right(small(stream_transport::messages));
@@ -246,6 +284,7 @@ TEST(StreamCore, RefusesAPeerThatBreaksTheRules) {
   EXPECT_THAT(after_hello(Frame(Credit{.messages = 1})), ::testing::HasSubstr("1 messages"));
   EXPECT_THAT(after_hello(Frame(Credit{.bytes = 1})), ::testing::HasSubstr("1 bytes"));
   EXPECT_THAT(after_hello(Frame(Bye())), ::testing::HasSubstr("a bye without a fin"));
+  EXPECT_THAT(after_hello(Frame(Leave())), ::testing::HasSubstr("a leave before its fin"));
   EXPECT_THAT(after_hello(8U, 1U), ::testing::HasSubstr("a release of 1 messages"));
   EXPECT_THAT(after_hello(8U, 0x10000U), ::testing::HasSubstr("immediate 0x10000"));
 

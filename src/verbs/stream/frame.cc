@@ -11,7 +11,7 @@
 namespace verbena::verbs::streams {
 namespace {
 
-enum Kind : std::uint8_t { kHello = 1, kCredit = 2, kFin = 3, kBye = 4 };
+enum Kind : std::uint8_t { kHello = 1, kCredit = 2, kFin = 3, kBye = 4, kLeave = 5 };
 constexpr std::size_t kHelloSize = 16 + remote_region::wire_size;
 constexpr std::size_t kCreditSize = 24;
 constexpr std::size_t kBareSize = 8;
@@ -38,6 +38,10 @@ std::size_t put(const Fin& /*frame*/, std::span<std::byte> to) {
 }
 std::size_t put(const Bye& /*frame*/, std::span<std::byte> to) {
   Writer(to).u64(std::uint64_t{kBye} << 56);
+  return kBareSize;
+}
+std::size_t put(const Leave& /*frame*/, std::span<std::byte> to) {
+  Writer(to).u64(std::uint64_t{kLeave} << 56);
   return kBareSize;
 }
 
@@ -105,6 +109,7 @@ Result<Frame> parse_frame(std::span<const std::byte> from) {
   }
   if (kind == kFin && from.size() == kBareSize) return Fin{};
   if (kind == kBye && from.size() == kBareSize) return Bye{};
+  if (kind == kLeave && from.size() == kBareSize) return Leave{};
   return protocol_error(fmt::format("a frame of kind {} and {} bytes", kind, from.size()));
 }
 

@@ -17,6 +17,7 @@
 ///   credit  kind 2, 7 zeros, messages released (8), bytes of the ring released (8)
 ///   fin     kind 3, 7 zeros: no more data
 ///   bye     kind 4, 7 zeros: the peer's fin has arrived
+///   leave   kind 5, 7 zeros, behind the fin: nothing is read any more, nor answered
 ///
 /// Numbers of credit are totals since the beginning. The immediate of data: 16 zero bits, then the
 /// low 16 of the messages released.
@@ -45,7 +46,10 @@ struct Fin {
 struct Bye {
   friend bool operator==(const Bye&, const Bye&) noexcept = default;
 };
-using Frame = std::variant<Hello, Credit, Fin, Bye>;
+struct Leave {
+  friend bool operator==(const Leave&, const Leave&) noexcept = default;
+};
+using Frame = std::variant<Hello, Credit, Fin, Bye, Leave>;
 
 /// How many bytes of `to` it has filled.
 std::size_t write_frame(const Frame& frame, std::span<std::byte, kMaxFrame> to);

@@ -58,6 +58,7 @@ class Victim {
       default:
         read();
         if (what == 0xFE) core_.shutdown();
+        if (what == 0xF9) core_.leave();
         return from;
     }
   }

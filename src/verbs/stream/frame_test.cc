@@ -25,7 +25,7 @@ TEST(StreamFrame, IsReadAsItWasWritten) {
       .transport = stream_transport::messages, .receives = 1, .buffer_size = 64, .ring = {}};
   for (const Frame& frame :
        {Frame(kRing), Frame(messages), Frame(Credit{.messages = 7, .bytes = 1ULL << 40}),
-        Frame(Fin()), Frame(Bye())}) {
+        Frame(Fin()), Frame(Bye()), Frame(Leave())}) {
     const auto read = parse_frame(bytes_of(frame));
     ASSERT_TRUE(read) << read.error().message();
     EXPECT_EQ(*read, frame);
@@ -33,7 +33,8 @@ TEST(StreamFrame, IsReadAsItWasWritten) {
 }
 
 TEST(StreamFrame, OfAnotherLengthIsRefused) {
-  for (const Frame& frame : {Frame(kRing), Frame(Credit()), Frame(Fin()), Frame(Bye())}) {
+  for (const Frame& frame :
+       {Frame(kRing), Frame(Credit()), Frame(Fin()), Frame(Bye()), Frame(Leave())}) {
     const auto bytes = bytes_of(frame);
     for (std::size_t size = 0; size <= bytes.size() + 1; ++size) {
       std::vector<std::byte> other = bytes;
@@ -71,7 +72,7 @@ TEST(StreamFrame, AHostileHelloIsRefused) {
 }
 
 TEST(StreamFrame, ZerosAreZero) {
-  for (const Frame& frame : {Frame(Credit()), Frame(Fin()), Frame(Bye())}) {
+  for (const Frame& frame : {Frame(Credit()), Frame(Fin()), Frame(Bye()), Frame(Leave())}) {
     auto bytes = bytes_of(frame);
     bytes[7] = std::byte{1};
     EXPECT_FALSE(parse_frame(bytes));

@@ -13,10 +13,10 @@ namespace verbena::verbs::streams {
 
 /// Receives beyond those for data: the most frames that a peer can have sent that were not taken
 /// out of their receives yet. Two of credit (each announces half of what there is, and more than
-/// all cannot be unannounced), with a ring two for its bytes; fin, bye. The hello is before them:
-/// nothing is to be announced to one that has not answered it.
+/// all cannot be unannounced), with a ring two for its bytes; fin, bye, leave. The hello is before
+/// them: nothing is to be announced to one that has not answered it.
 [[nodiscard]] constexpr std::size_t frame_receives(stream_transport transport) {
-  return transport == stream_transport::ring ? 6 : 4;
+  return transport == stream_transport::ring ? 7 : 5;
 }
 
 /// What has arrived and how far it was read. The receives are numbered; each has a slot of memory,

@@ -260,6 +260,19 @@ TEST(Stream, DestroyedIsDelivered) {
   EXPECT_EQ(must(right.read(into)), data.size());
 }
 
+TEST(Stream, ADestroyedPeerReadsNoMoreAndIsNotWaitedFor) {
+  for (const auto transport : kBoth) {
+    Streams ends(of(transport));
+    {
+      stream goes = std::move(ends.left);
+      must(goes.write(bytes_of("so long")));
+    }
+    EXPECT_EQ(read_text(ends.right, 100), "so long");
+    EXPECT_EQ(ends.right.write(bytes_of("wait")).error(), std::errc::broken_pipe);
+    must(ends.right.close());
+  }
+}
+
 TEST(Stream, CloseHasALimit) {
   Streams pair;
   EXPECT_EQ(pair.left.close(10ms).error(), std::errc::timed_out);
