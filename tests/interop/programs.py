@@ -317,7 +317,8 @@ def run_as_nobody(script, build, arguments):
         (copy / "build").mkdir()
         for part in ("bin/verbena", "bin/verbs_check", "bin/verbs_check_linked", "bin/wire_check",
                      "bin/lost_memory", "bin/process_life", "bin/async_events", "bin/each_verb",
-                     "bin/multicast", "bin/raw_frames", "bin/verbs_cm", "lib"):
+                     "bin/multicast", "bin/raw_frames", "bin/verbs_cm", "bin/stream_transfer", "bin/stream_crowd",
+                     "lib"):
             source, target = build / part, copy / "build" / part
             target.parent.mkdir(exist_ok=True)
             if source.is_dir():
