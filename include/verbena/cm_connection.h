@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -46,6 +47,7 @@ struct resolve_options {
   /// Of IP: the service code and two bits of congestion marks.
   std::optional<std::uint8_t> type_of_service{};
   std::optional<verbs::ack_timeout> ack_timeout{};  ///< of the queue pair that will be connected
+  std::stop_token stop{};  ///< ends a call that waits: `operation_canceled`
 };
 
 /// Finds the device and the route that lead to a peer.
@@ -86,10 +88,12 @@ class resolved {
   }
 
   /// Waits until the peer has accepted. `qp` is what `create_qp` has made. `connection_refused`
-  /// with `Error::refusal()`; `timed_out` when nobody has answered.
+  /// with `Error::refusal()`; `timed_out` when nobody has answered; `operation_canceled` when it
+  /// was asked to stop.
   [[nodiscard]] Result<connection> connect(
       queue_pair<rc> qp, const connection_parameters& parameters = {},
-      std::chrono::milliseconds at_most = std::chrono::seconds(30)) &&;
+      std::chrono::milliseconds at_most = std::chrono::seconds(30),
+      const std::stop_token& stop = {}) &&;
   /// Without waiting.
   [[nodiscard]] Result<connecting> start_connect(queue_pair<rc> qp,
                                                  const connection_parameters& parameters = {}) &&;
@@ -123,7 +127,8 @@ class connecting {
   friend class incoming;
   connecting(detail::end end, queue_pair<rc> qp, std::vector<std::byte> private_data)
       : end_(std::move(end)), qp_(std::move(qp)), private_data_(std::move(private_data)) {}
-  [[nodiscard]] Result<connection> wait(std::chrono::milliseconds at_most) &&;
+  [[nodiscard]] Result<connection> wait(std::chrono::milliseconds at_most,
+                                        const std::stop_token& stop = {}) &&;
 
   detail::end end_;
   queue_pair<rc> qp_;

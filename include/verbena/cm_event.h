@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -124,8 +125,9 @@ class event_channel : public verbs::detail::handle<rdma_event_channel> {
   [[nodiscard]] Result<event> get_event() const;
   /// The oldest event, or `would_block`.
   [[nodiscard]] Result<event> try_get_event() const;
-  /// Waits until an event can be taken, or the time is over: false.
-  [[nodiscard]] Result<bool> wait(std::chrono::milliseconds at_most) const;
+  /// Waits until an event can be taken; false where the time is over, or it was asked to stop.
+  [[nodiscard]] Result<bool> wait(std::chrono::milliseconds at_most,
+                                  const std::stop_token& stop = {}) const;
 
  private:
   friend class id;

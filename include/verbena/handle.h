@@ -38,8 +38,10 @@ namespace detail {
 void report_lost(const char* verb, int error) noexcept;
 /// For a descriptor of the provider's.
 [[nodiscard]] Result<> set_blocking(int fd, bool blocking);
-/// False where the time was over first; a negative one is none.
-[[nodiscard]] Result<bool> wait_readable(int fd, std::chrono::milliseconds at_most);
+/// False where the time was over first, a negative one is none; or where `beside` became readable
+/// alone.
+[[nodiscard]] Result<bool> wait_readable(int fd, std::chrono::milliseconds at_most,
+                                         int beside = -1);
 
 /// Something that a core must not outlive.
 using keep = std::shared_ptr<const void>;

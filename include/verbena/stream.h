@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -176,6 +177,16 @@ class stream {
   write_half writer_;
 };
 
+/// How a stream is connected.
+struct stream_connect_options {
+  /// Ours, its port mostly 0: the device that has it is used. Without one it is where the route
+  /// goes.
+  std::optional<cm::socket_address> from{};
+  /// For the address, for the route, and for the peer's answer, each.
+  std::chrono::milliseconds timeout{std::chrono::seconds(30)};
+  std::stop_token stop{};  ///< `operation_canceled` when it was asked to stop
+};
+
 /// What a stream runs on. The queue is for its queue pair alone, and sends events to the channel.
 struct stream_parts {
   completion_channel channel;  ///< has the events of `cq`
@@ -216,7 +227,11 @@ class stream_builder {
   /// `connection_refused` where nobody listens; `timed_out`; `host_unreachable`.
   [[nodiscard]] Result<stream> connect(
       const cm::socket_address& peer,
-      std::chrono::milliseconds at_most = std::chrono::seconds(30)) const;
+      std::chrono::milliseconds at_most = std::chrono::seconds(30)) const {
+    return connect(peer, stream_connect_options{.timeout = at_most});
+  }
+  [[nodiscard]] Result<stream> connect(const cm::socket_address& peer,
+                                       const stream_connect_options& how) const;
   /// "192.168.1.7:4791", "[fe80::1%eth0]:4791".
   [[nodiscard]] Result<stream> connect(
       std::string_view peer, std::chrono::milliseconds at_most = std::chrono::seconds(30)) const;

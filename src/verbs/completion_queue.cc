@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <memory>
 
@@ -42,13 +43,14 @@ Result<> set_blocking(int fd, bool blocking) {
   return from_minus_one(fcntl(fd, F_SETFL, wanted), "fcntl");
 }
 
-Result<bool> wait_readable(int fd, std::chrono::milliseconds at_most) {
+Result<bool> wait_readable(int fd, std::chrono::milliseconds at_most, int beside) {
   using std::chrono::milliseconds;
-  pollfd one{.fd = fd, .events = POLLIN, .revents = 0};
+  std::array<pollfd, 2> fds{{{.fd = fd, .events = POLLIN, .revents = 0},
+                             {.fd = beside, .events = POLLIN, .revents = 0}}};
   const auto time = std::clamp(at_most, milliseconds(0), milliseconds(INT32_MAX));
-  const int ready = ::poll(&one, 1, static_cast<int>(time.count()));
+  const int ready = ::poll(fds.data(), fds.size(), static_cast<int>(time.count()));
   if (ready < 0 && errno != EINTR) return fail_with(errno, "poll");
-  return ready > 0;
+  return ready > 0 && fds[0].revents != 0;
 }
 
 }  // namespace detail

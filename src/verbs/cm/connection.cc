@@ -42,8 +42,9 @@ Result<resolved> connector::resolve(const socket_address& peer, const resolve_op
   // The rdma_cm has a time for each of the two steps; this is for a device that forgets one.
   const auto most = 2 * options.timeout + std::chrono::seconds(1);
   const event_channel& channel = *VERBENA_TRY(one.end_.own_channel("connector::resolve"));
-  return wait_for_next<resolved>(channel, most, "connector::resolve",
-                                 [&](const event& happened) { return one.handle(happened); });
+  return wait_for_next<resolved>(
+      channel, most, "connector::resolve",
+      [&](const event& happened) { return one.handle(happened); }, options.stop);
 }
 
 Result<std::optional<resolved>> connector::handle(const event& happened) {
@@ -66,10 +67,11 @@ Result<connecting> resolved::start_connect(queue_pair<rc> qp,
 }
 
 Result<connection> resolved::connect(queue_pair<rc> qp, const connection_parameters& parameters,
-                                     std::chrono::milliseconds at_most) && {
+                                     std::chrono::milliseconds at_most,
+                                     const std::stop_token& stop) && {
   VERBENA_TRY(end_.own_channel("resolved::connect"));
   connecting next = VERBENA_TRY(std::move(*this).start_connect(std::move(qp), parameters));
-  return std::move(next).wait(at_most);
+  return std::move(next).wait(at_most, stop);
 }
 
 // --- connecting
@@ -87,10 +89,12 @@ Result<std::optional<connection>> connecting::handle(const event& happened) {
   return connection(std::move(end), std::move(qp), std::move(private_data_));
 }
 
-Result<connection> connecting::wait(std::chrono::milliseconds at_most) && {
+Result<connection> connecting::wait(std::chrono::milliseconds at_most,
+                                    const std::stop_token& stop) && {
   const event_channel& channel = *VERBENA_TRY(end_.own_channel("connecting::wait"));
-  return wait_for_next<connection>(channel, at_most, "connecting::wait",
-                                   [&](const event& happened) { return handle(happened); });
+  return wait_for_next<connection>(
+      channel, at_most, "connecting::wait", [&](const event& happened) { return handle(happened); },
+      stop);
 }
 
 // --- connection

@@ -30,8 +30,9 @@ Result<datagram_peer> datagram_resolver::resolve(const socket_address& peer,
   auto end = VERBENA_TRY(make_end(port_space::udp));
   datagram_resolver one = VERBENA_TRY(begin(std::move(end), peer, private_data, options));
   const event_channel& channel = *VERBENA_TRY(one.end_.own_channel("datagram_resolver::resolve"));
-  return wait_for_next<datagram_peer>(channel, at_most, "datagram_resolver::resolve",
-                                      [&](const event& happened) { return one.handle(happened); });
+  return wait_for_next<datagram_peer>(
+      channel, at_most, "datagram_resolver::resolve",
+      [&](const event& happened) { return one.handle(happened); }, options.stop);
 }
 
 Result<std::optional<datagram_peer>> datagram_resolver::handle(const event& happened) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
+#include <optional>
 #include <utility>
 
 #include "verbena/cm_event.h"
@@ -83,6 +86,39 @@ bool has_parameters(rdma_cm_event_type type) {
   }
 }
 
+/// Readable once a token was asked to stop (eventfd(2)). Of one that never is there is none: -1.
+class StopDescriptor {
+ public:
+  explicit StopDescriptor(const std::stop_token& stop) {
+    if (!stop.stop_possible()) return;
+    fd_ = ::eventfd(0, EFD_CLOEXEC);
+    if (fd_ < 0)
+      error_ = errno;
+    else
+      tell_.emplace(stop, Tell{fd_});
+  }
+  StopDescriptor(const StopDescriptor&) = delete;
+  StopDescriptor& operator=(const StopDescriptor&) = delete;
+  ~StopDescriptor() {
+    tell_.reset();
+    if (fd_ >= 0) ::close(fd_);
+  }
+  [[nodiscard]] Result<> check() const {
+    if (error_ != 0) return verbs::detail::fail_with(error_, "eventfd");
+    return {};
+  }
+  [[nodiscard]] int fd() const { return fd_; }
+
+ private:
+  struct Tell {
+    int fd;
+    void operator()() const { (void)::eventfd_write(fd, 1); }
+  };
+  int fd_ = -1;
+  int error_ = 0;
+  std::optional<std::stop_callback<Tell>> tell_;
+};
+
 }  // namespace
 
 event_channel::event_channel(rdma_event_channel* raw, std::shared_ptr<cm_channel_state> state)
@@ -158,9 +194,12 @@ Result<event> event_channel::get_event() const {
   }
 }
 
-Result<bool> event_channel::wait(std::chrono::milliseconds at_most) const {
+Result<bool> event_channel::wait(std::chrono::milliseconds at_most,
+                                 const std::stop_token& stop) const {
   VERBENA_TRY(check("wait"));
-  return verbs::detail::wait_readable(raw()->fd, at_most);
+  const StopDescriptor stopped(stop);
+  VERBENA_TRY(stopped.check());
+  return verbs::detail::wait_readable(raw()->fd, at_most, stopped.fd());
 }
 
 }  // namespace cm

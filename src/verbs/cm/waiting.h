@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <stop_token>
 #include <utility>
 
 #include "verbena/cm_connection.h"
@@ -12,11 +13,15 @@ namespace verbena::verbs::cm {
 
 /// Takes the channel's events, waiting at most until then, and gives each to `handle`, until that
 /// returns an error or something: a `Result` of what can be empty. The channel may go with that.
+/// `operation_canceled` where it was asked to stop.
 template <typename Handle>
 auto wait_for(const event_channel& channel, std::chrono::steady_clock::time_point until,
-              const char* verb, Handle handle) -> decltype(handle(std::declval<event&>())) {
+              const char* verb, Handle handle, const std::stop_token& stop = {})
+    -> decltype(handle(std::declval<event&>())) {
   using namespace std::chrono_literals;
   while (true) {
+    if (stop.stop_requested())
+      return fail(std::errc::operation_canceled, verb, "it was asked to stop");
     auto happened = channel.try_get_event();
     if (happened) {
       auto next = handle(*happened);
@@ -27,7 +32,7 @@ auto wait_for(const event_channel& channel, std::chrono::steady_clock::time_poin
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
     if (left <= 0ms) return fail(std::errc::timed_out, verb, "nothing has come within the time");
-    VERBENA_TRY(channel.wait(std::min<std::chrono::milliseconds>(left, 1h)));
+    VERBENA_TRY(channel.wait(std::min<std::chrono::milliseconds>(left, 1h), stop));
   }
 }
 
@@ -43,8 +48,8 @@ auto wait_for(const event_channel& channel, std::chrono::steady_clock::time_poin
 template <typename Next, typename Handle>
 [[nodiscard]] Result<Next> wait_for_next(const event_channel& channel,
                                          std::chrono::milliseconds at_most, const char* verb,
-                                         Handle handle) {
-  Result<std::optional<Next>> next = wait_for(channel, after(at_most), verb, handle);
+                                         Handle handle, const std::stop_token& stop = {}) {
+  Result<std::optional<Next>> next = wait_for(channel, after(at_most), verb, handle, stop);
   if (!next) return std::unexpected(std::move(next).error());
   if (std::optional<Next>& made = *next) return std::move(*made);
   return fail(std::errc::timed_out, verb);

@@ -66,10 +66,12 @@ Result<std::shared_ptr<streams::connection>> accept(Result<cm::incoming> who,
 }  // namespace
 
 Result<stream> stream_builder::connect(const cm::socket_address& peer,
-                                       std::chrono::milliseconds at_most) const {
-  auto resolved = VERBENA_TRY(cm::connector::resolve(peer, {.timeout = at_most}));
+                                       const stream_connect_options& how) const {
+  auto resolved = VERBENA_TRY(
+      cm::connector::resolve(peer, {.from = how.from, .timeout = how.timeout, .stop = how.stop}));
   auto prepared = VERBENA_TRY(prepare(resolved, *this));
-  auto connected = VERBENA_TRY(std::move(resolved).connect(std::move(prepared.qp), {}, at_most));
+  auto connected =
+      VERBENA_TRY(std::move(resolved).connect(std::move(prepared.qp), {}, how.timeout, how.stop));
   return stream(VERBENA_TRY(streams::connection::make(
       std::move(prepared.resources), std::make_unique<CmConnected>(std::move(connected)))));
 }

@@ -130,6 +130,37 @@ TEST(StreamConnect, NobodyListens) {
   EXPECT_EQ(stream::connect("nowhere").error(), std::errc::invalid_argument);
 }
 
+TEST(StreamConnect, TheDeviceIsTheOneThatHasTheSourceAddress) {
+  listener server = must(listener::bind("127.93.16.1:0"));
+  const auto from = must(cm::socket_address::from_string("127.93.16.2", 0));
+  std::optional<stream> near;
+  const std::jthread accepting([&] { near = must(server.accept(kPatience)); });
+  const stream far = must(stream_builder().connect(server.local_addr(), {.from = from}));
+  EXPECT_EQ(far.local_addr().host(), from.host());
+  const auto nobodys = must(cm::socket_address::from_string("198.51.100.1", 0));
+  EXPECT_FALSE(stream_builder().connect(server.local_addr(), {.from = nobodys}));
+}
+
+TEST(StreamConnect, AConnectThatNobodyAnswersIsStopped) {
+  const listener server = must(listener::bind("127.93.16.1:0"));
+  std::stop_source stop;
+  std::optional<Error> error;
+  {
+    // The listener has the request, and nobody accepts.
+    const std::jthread connecting([&] {
+      error = stream_builder()
+                  .connect(server.local_addr(), {.timeout = kPatience, .stop = stop.get_token()})
+                  .error();
+    });
+    pollfd one{.fd = server.fd(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&one, 1, 30'000), 1);
+    stop.request_stop();
+  }
+  EXPECT_EQ(*error, std::errc::operation_canceled) << error->message();
+  const auto at_once = stream_builder().connect(server.local_addr(), {.stop = stop.get_token()});
+  EXPECT_EQ(at_once.error(), std::errc::operation_canceled);
+}
+
 TEST(StreamConnect, AListenerTellsWhenSomebodyWaits) {
   listener server = must(listener::bind("127.93.16.2:0"));
   EXPECT_TRUE(server.try_accept().error().would_block());
