@@ -154,6 +154,15 @@ class stream {
   [[nodiscard]] stream_counters counters() const { return reader_.counters(); }
   /// @}
 
+  /// Whether it is between messages, as far as this end knows, without waiting: it has not failed,
+  /// neither direction was shut down, and nothing that came is unread. Otherwise the failure;
+  /// `broken_pipe`; `device_or_resource_busy` where there are bytes to read. Those who keep
+  /// connected streams ask before they use one again.
+  [[nodiscard]] Result<> check_idle();
+  /// Asks the peer's device for a sign of life and waits for it: what a peer that died without a
+  /// word does not give. `timed_out` where none came; the stream has failed with it then.
+  [[nodiscard]] Result<> probe(std::chrono::milliseconds at_most);
+
   /// Shuts down, throws away what the peer still writes, and waits until both directions have
   /// ended. Success: all that was written has arrived, and the peer has ended its direction.
   /// `timed_out` where that took longer. The stream is closed in any case.

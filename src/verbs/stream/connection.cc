@@ -243,6 +243,35 @@ Result<> connection::shutdown() {
   return {};
 }
 
+Result<> connection::check_idle() {
+  const std::lock_guard lock(mutex_);
+  if (!asleep_) take_events();
+  pump();
+  serve_parked();
+  if (const auto& failure = core().failure(); failure) return std::unexpected(*failure);
+  if (core().was_shut())
+    return fail(std::errc::broken_pipe, "stream::check_idle", "the stream was shut down");
+  const auto front = core().front();
+  if (!front) return {};  // it waits for the peer
+  if (front->empty())
+    return fail(std::errc::broken_pipe, "stream::check_idle", "the peer has ended its direction");
+  return fail(std::errc::device_or_resource_busy, "stream::check_idle",
+              fmt::format("{} bytes or more came and were not read", front->size()));
+}
+
+Result<> connection::probe(std::chrono::milliseconds at_most) {
+  Lock lock(mutex_);
+  core().ask_for_life();
+  const auto answered = wait(lock, resources_.options.now() + at_most, "stream::probe",
+                             [this] { return core().failure() || !core().asks_for_life(); });
+  if (!answered) {
+    fail_with(answered.error());
+    post();
+  }
+  if (const auto& failure = core().failure(); failure) return std::unexpected(*failure);
+  return {};
+}
+
 Result<> connection::close(std::chrono::milliseconds at_most) {
   Lock lock(mutex_);
   core().shutdown();

@@ -55,6 +55,8 @@ class connection {
   [[nodiscard]] Result<> commit(std::size_t bytes);
   [[nodiscard]] Result<> flush();
   [[nodiscard]] Result<> shutdown();
+  [[nodiscard]] Result<> check_idle();
+  [[nodiscard]] Result<> probe(std::chrono::milliseconds at_most);
   [[nodiscard]] Result<> close(std::chrono::milliseconds at_most);
 
   [[nodiscard]] int read_fd() { return fd_of(reader_); }

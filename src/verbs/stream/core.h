@@ -102,6 +102,11 @@ class Core {
   void shutdown() { shut_ = true; }
   /// Nor read: whatever the peer still sends, this end goes when it has `settled`.
   void leave() { shut_ = leaves_ = true; }
+  [[nodiscard]] bool was_shut() const { return shut_; }
+  /// The peer's device is to acknowledge something, whatever else is under way.
+  void ask_for_life() { probe_wanted_ = true; }
+  /// Until it has.
+  [[nodiscard]] bool asks_for_life() const { return probe_wanted_ || probe_under_way_; }
   /// Whether all that was written, and the fin if there is to be one, has arrived at the peer:
   /// success, `would_block`, or the failure.
   [[nodiscard]] Result<> delivered() const;

@@ -123,6 +123,14 @@ stream_counters write_half::counters() const {
   return connection_ == nullptr ? stream_counters() : connection_->counters();
 }
 
+Result<> stream::check_idle() {
+  return VERBENA_TRY(open(reader_.connection_, "stream::check_idle"))->check_idle();
+}
+
+Result<> stream::probe(std::chrono::milliseconds at_most) {
+  return VERBENA_TRY(open(reader_.connection_, "stream::probe"))->probe(at_most);
+}
+
 Result<> stream::close(std::chrono::milliseconds at_most) {
   const auto connection = std::exchange(reader_.connection_, nullptr);
   writer_.connection_.reset();

@@ -133,6 +133,28 @@ TEST(StreamFailure, ADeadPeerIsFoundByWhoWaitsWithADescriptor) {
   }
 }
 
+TEST(StreamFailure, AProbeFindsThatThePeerIsDead) {
+  Lone lone(stream_builder(kSmall).keep_alive(0ms));
+  lone.greet();
+  must(lone.end.probe(60s));
+  must(lone.end.check_idle());
+  must(lone.far.parts.qp.to_error());
+  must(lone.end.check_idle());  // nobody has said so
+  const auto dead = lone.end.probe(60s);
+  EXPECT_EQ(dead.error(), std::errc::timed_out);
+  EXPECT_NE(dead.error().completion(), nullptr) << dead.error().message();
+  EXPECT_EQ(lone.end.check_idle().error().message(), dead.error().message());
+}
+
+TEST(StreamFailure, AProbeThatTakesTooLongFailsTheStream) {
+  Lone lone(stream_builder(kSmall).keep_alive(0ms));
+  lone.greet();
+  must(lone.end.probe(60s));
+  must(lone.far.parts.qp.to_error());
+  EXPECT_EQ(lone.end.probe(0ms).error(), std::errc::timed_out);
+  EXPECT_EQ(lone.end.write(bytes_of("a")).error(), std::errc::timed_out);
+}
+
 TEST(StreamFailure, AQueuePairThatSomebodyHaltsIsTold) {
   StreamEnd near("vrb0", kSmall);
   StreamEnd far("vrb1", kSmall);

@@ -250,6 +250,28 @@ TEST(Stream, HalfCloseThenTheOtherHalf) {
   }
 }
 
+TEST(Stream, IsIdleBetweenMessages) {
+  for (const auto transport : kBoth) {
+    Streams ends(stream_builder().transport(transport));
+    must(ends.left.check_idle());
+    must(ends.right.write(bytes_of("ab")));
+    EXPECT_FALSE(must(ends.left.peek()).empty());
+    EXPECT_EQ(ends.left.check_idle().error(), std::errc::device_or_resource_busy);
+    std::array<std::byte, 2> into{};
+    EXPECT_EQ(must(ends.left.read(into)), 2);
+    must(ends.left.check_idle());
+    must(ends.right.shutdown());
+    EXPECT_EQ(must(ends.left.read(into)), 0);
+    EXPECT_EQ(ends.left.check_idle().error(), std::errc::broken_pipe);
+    EXPECT_EQ(ends.right.check_idle().error(), std::errc::broken_pipe);
+    const stream moved = std::move(ends.left);
+    // NOLINTNEXTLINE(bugprone-use-after-move): it says so
+    EXPECT_EQ(ends.left.check_idle().error(), std::errc::bad_file_descriptor);
+    // NOLINTNEXTLINE(bugprone-use-after-move): it says so
+    EXPECT_EQ(ends.left.probe(1s).error(), std::errc::bad_file_descriptor);
+  }
+}
+
 TEST(Stream, DestroyedIsDelivered) {
   auto pair = std::make_unique<Streams>();
   const std::vector<std::byte> data(1_MiB);
