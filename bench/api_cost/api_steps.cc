@@ -96,10 +96,8 @@ std::int64_t wr_list(const ApiSide& with, std::uint64_t wr_id) {
 
 template <std::size_t n>
 std::int64_t poll_ex(const ApiSide& with, std::uint64_t /*wr_id*/) {
-  auto started = with.cq_ex.start_poll();
-  if (!started) return -1;
-  if (!*started) return 0;
-  poll_guard& at = **started;
+  auto at = with.cq_ex.start_poll();
+  if (!at) return at.begun() ? 0 : -1;
   std::int64_t seen = 0;
   for (std::size_t left = n;;) {
     if (!at.ok()) break;

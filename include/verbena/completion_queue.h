@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "verbena/handle.h"
 #include "verbena/work_completion.h"
@@ -133,25 +134,22 @@ struct cq_ex_attributes {
   bool single_threaded = false;  ///< the caller sees to it that one thread polls at a time
 };
 
-/// The completion that a started poll stands at. Lives on the stack of one thread; ends the poll
-/// when it is destroyed. One that was moved from stands at none, which is not ok().
-class poll_guard {
-  /// A poll that was started: what only the queue can make.
-  class started {
-    friend class completion_queue_ex;
-    friend class poll_guard;
-    explicit started(ibv_cq_ex* cq) noexcept : cq_(cq) {}
-    ibv_cq_ex* cq_;
-  };
-
+/// A poll that was started, at one completion after the other. Destroyed, it ends the poll.
+///
+/// Threads: it is of the thread that started it, on whose stack it stays: neither copied nor moved.
+class [[nodiscard]] poll_guard {
  public:
-  explicit poll_guard(started poll) noexcept : cq_(poll.cq_) {}
   poll_guard(const poll_guard&) = delete;
   poll_guard& operator=(const poll_guard&) = delete;
-  poll_guard(poll_guard&& from) noexcept
-      : cq_(std::exchange(from.cq_, detail::closed<ibv_cq_ex>())) {}
+  poll_guard(poll_guard&&) = delete;
   poll_guard& operator=(poll_guard&&) = delete;
   ~poll_guard() { ibv_end_poll(cq_); }
+
+  /// Whether it stands at a completion: not where the queue was empty, or `begun` is an Error. What
+  /// a completion says is read only then.
+  [[nodiscard]] explicit operator bool() const noexcept { return error_ == 0; }
+  /// What has kept the poll from being started. An empty queue is no error.
+  [[nodiscard]] Result<> begun() const;
 
   /// Goes on to the next completion; false when there is none, and nothing to be read any more.
   [[nodiscard]] Result<bool> next() {
@@ -196,7 +194,11 @@ class poll_guard {
 
  private:
   friend class completion_queue_ex;
+  explicit poll_guard(ibv_cq_ex* cq) noexcept : cq_(cq) {}
+  /// At nothing: what it stands at has no completion, and ends no poll.
+  explicit poll_guard(int error) noexcept : cq_(detail::closed<ibv_cq_ex>()), error_(error) {}
   ibv_cq_ex* cq_;
+  int error_ = 0;  ///< why it was not started; ENOENT: there is nothing
 };
 
 /// A queue that is polled field by field. All of completion_queue's calls work on it, too.
@@ -205,16 +207,14 @@ class completion_queue_ex : public completion_queue {
   /// As `completion_queue::adopt`.
   [[nodiscard]] static Result<completion_queue_ex> adopt(ibv_cq_ex* raw, ownership whose);
 
-  /// At the first completion, or nothing when there is none.
-  [[nodiscard]] Result<std::optional<poll_guard>> start_poll() const {
+  /// At the first completion, where there is one: `if (auto poll = cq.start_poll()) …`
+  [[nodiscard]] poll_guard start_poll() const {
     ibv_poll_cq_attr attributes{};
     ibv_cq_ex* const cq = extended();
     const int error = ibv_start_poll(cq, &attributes);
     if (error == 0) [[likely]]
-      return Result<std::optional<poll_guard>>(std::in_place, std::in_place,
-                                               poll_guard::started(cq));
-    if (error == ENOENT) return std::optional<poll_guard>();
-    return not_started(error);
+      return poll_guard(cq);
+    return poll_guard(error);
   }
   /// An event for every `count` completions, or when one is older than `period`.
   [[nodiscard]] Result<> moderate(std::uint16_t count, std::chrono::microseconds period) const;
@@ -222,7 +222,6 @@ class completion_queue_ex : public completion_queue {
  private:
   friend class context;
   using completion_queue::completion_queue;
-  [[nodiscard, gnu::cold]] static std::unexpected<Error> not_started(int error);
   /// A provider's ibv_cq is the first part of its ibv_cq_ex where it made one.
   [[nodiscard]] ibv_cq_ex* extended() const noexcept { return reinterpret_cast<ibv_cq_ex*>(raw()); }
 };

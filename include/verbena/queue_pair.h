@@ -177,7 +177,8 @@ struct qp_maker {
 /// A full queue is `would_block` (not an error of the queue pair): poll, and post again. Memory
 /// that a request names stays registered and untouched until its completion.
 ///
-/// Threads: posting and queries from any at once; the provider keeps posts apart.
+/// Threads: posting and queries from any at once; the provider keeps posts apart. Its state is
+/// changed by one at a time.
 template <service S>
 class queue_pair : public detail::queue_pair_base {
  public:

@@ -115,8 +115,9 @@ class session_base {
 /// `complete()` posts them all or none. The first mistake is what it returns; the calls behind it
 /// do nothing. A session that is destroyed before posts nothing.
 ///
-/// Lives on the stack of one thread, which waits for nothing while it has one: the provider may
-/// hold the queue pair's lock. One session of a queue pair at a time in a thread.
+/// Threads: it is of the thread that began it, on whose stack it stays: neither copied nor moved.
+/// That waits for nothing while it has one, for the provider may hold the queue pair's lock. One
+/// session of a queue pair at a time in a thread.
 template <service S, send_ops Ops>
   requires operations_of<Ops, S>
 class [[nodiscard]] wr_session : public detail::session_base {

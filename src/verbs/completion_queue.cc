@@ -158,9 +158,10 @@ std::unexpected<Error> empty_handle(const char* operation) {
 
 }  // namespace
 
-std::unexpected<Error> completion_queue_ex::not_started(int error) {
-  if (error == EBADF) return empty_handle("start_poll");
-  return detail::fail_with(error, "ibv_start_poll");
+Result<> poll_guard::begun() const {
+  if (error_ == 0 || error_ == ENOENT) return {};
+  if (error_ == EBADF) return empty_handle("start_poll");
+  return detail::fail_with(error_, "ibv_start_poll");
 }
 
 std::unexpected<Error> completion_queue::poll_failed(int returned) {

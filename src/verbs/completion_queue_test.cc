@@ -12,6 +12,7 @@ namespace verbena::verbs {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::at_next_of;
 using testing::End;
 using ::testing::HasSubstr;
 using testing::must;
@@ -77,18 +78,24 @@ TEST(CompletionQueue, WithoutDepthIsRefused) {
 TEST(ExtendedCompletionQueue, IsReadFieldByField) {
   const End end("vrb0");
   const Watched watched(end, must(end.ctx.create_cq_ex({.depth = 16})));
-  EXPECT_FALSE(must(watched.cq.start_poll()));
+  {
+    poll_guard none = watched.cq.start_poll();
+    EXPECT_FALSE(none);
+    EXPECT_TRUE(none.begun());
+    EXPECT_FALSE(must(none.next()));
+  }
   must(watched.qp.post_recv(must(end.memory.slice(0, 64)), 9));
   must(watched.peer_qp.send_with_immediate(must(watched.peer.memory.slice(0, 8)), 77));
-  poll_guard poll = next_of(watched.cq);
-  EXPECT_TRUE(poll.ok());
-  EXPECT_TRUE(poll.result());
-  EXPECT_EQ(poll.wr_id(), 9);
-  EXPECT_EQ(poll.opcode(), IBV_WC_RECV);
-  EXPECT_EQ(poll.byte_len(), 8);
-  EXPECT_EQ(poll.immediate(), 77);
-  EXPECT_EQ(poll.qp_num(), watched.qp.number());
-  EXPECT_FALSE(must(poll.next()));
+  at_next_of(watched.cq, [&](poll_guard& poll) {
+    EXPECT_TRUE(poll.ok());
+    EXPECT_TRUE(poll.result());
+    EXPECT_EQ(poll.wr_id(), 9);
+    EXPECT_EQ(poll.opcode(), IBV_WC_RECV);
+    EXPECT_EQ(poll.byte_len(), 8);
+    EXPECT_EQ(poll.immediate(), 77);
+    EXPECT_EQ(poll.qp_num(), watched.qp.number());
+    EXPECT_FALSE(must(poll.next()));
+  });
 }
 
 TEST(ExtendedCompletionQueue, GoesOnFromOneToTheNext) {
@@ -96,13 +103,13 @@ TEST(ExtendedCompletionQueue, GoesOnFromOneToTheNext) {
   const Watched watched(end, must(end.ctx.create_cq_ex({.depth = 16})));
   for (std::uint64_t id = 1; id <= 3; ++id) watched.write(end, id);
   std::vector<std::uint64_t> ids;
-  while (ids.size() < 3) {
-    poll_guard poll = next_of(watched.cq);
-    do {
-      EXPECT_FALSE(poll.immediate());
-      ids.push_back(poll.wr_id());
-    } while (must(poll.next()));
-  }
+  while (ids.size() < 3)
+    at_next_of(watched.cq, [&](poll_guard& poll) {
+      do {
+        EXPECT_FALSE(poll.immediate());
+        ids.push_back(poll.wr_id());
+      } while (must(poll.next()));
+    });
   EXPECT_THAT(ids, ::testing::ElementsAre(1, 2, 3));
 }
 
@@ -112,13 +119,14 @@ TEST(ExtendedCompletionQueue, SaysWhyARequestFailed) {
   const Watched watched(end,
                         must(end.ctx.create_cq_ex({.depth = 16, .fields = wc_fields::byte_len})));
   must(watched.qp.write(must(end.memory.slice(0, 8)), remote_region(0, 8, 0x999), {.wr_id = 5}));
-  const poll_guard poll = next_of(watched.cq);
-  EXPECT_FALSE(poll.ok());
-  const auto result = poll.result();
-  ASSERT_FALSE(result);
-  EXPECT_EQ(result.error(), std::errc::permission_denied);
-  ASSERT_NE(result.error().completion(), nullptr);
-  EXPECT_EQ(result.error().completion()->wr_id, 5);
+  at_next_of(watched.cq, [](const poll_guard& poll) {
+    EXPECT_FALSE(poll.ok());
+    const auto result = poll.result();
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error(), std::errc::permission_denied);
+    ASSERT_NE(result.error().completion(), nullptr);
+    EXPECT_EQ(result.error().completion()->wr_id, 5);
+  });
 }
 
 TEST(ExtendedCompletionQueue, SaysWhenItWas) {
@@ -131,12 +139,13 @@ TEST(ExtendedCompletionQueue, SaysWhenItWas) {
   std::uint64_t last = 0;
   for (std::uint64_t id = 1; id <= 3; ++id) {
     watched.write(end, id);
-    const poll_guard poll = next_of(watched.cq);
-    EXPECT_GE(poll.timestamp(), last);
-    last = poll.timestamp();
-    // The machine's clock may be set meanwhile, though not by an hour.
-    EXPECT_GE(poll.wallclock(), before - 1h);
-    EXPECT_LE(poll.wallclock(), std::chrono::system_clock::now().time_since_epoch() + 1h);
+    at_next_of(watched.cq, [&](const poll_guard& poll) {
+      EXPECT_GE(poll.timestamp(), last);
+      last = poll.timestamp();
+      // The machine's clock may be set meanwhile, though not by an hour.
+      EXPECT_GE(poll.wallclock(), before - 1h);
+      EXPECT_LE(poll.wallclock(), std::chrono::system_clock::now().time_since_epoch() + 1h);
+    });
   }
 }
 
@@ -169,7 +178,7 @@ TEST(ExtendedCompletionQueue, ThatWasMovedFromReports) {
   auto cq = must(end.ctx.create_cq_ex({}));
   const auto taken = std::move(cq);
   // NOLINTBEGIN(bugprone-use-after-move): what it then says is what is tested
-  EXPECT_EQ(cq.start_poll().error(), std::errc::bad_file_descriptor);
+  EXPECT_EQ(cq.start_poll().begun().error(), std::errc::bad_file_descriptor);
   EXPECT_EQ(cq.moderate(1, 1ms).error(), std::errc::bad_file_descriptor);
   EXPECT_EQ(cq.resize(5).error(), std::errc::bad_file_descriptor);
   // NOLINTEND(bugprone-use-after-move)

@@ -348,7 +348,7 @@ TEST(Refusal, OfEmptyHandles) {
   emptied(cq);
   work_completion one;
   EXPECT_THAT(cq.poll(one), says("poll"));
-  EXPECT_THAT(cq.start_poll(), says("start_poll"));
+  EXPECT_THAT(cq.start_poll().begun(), says("start_poll"));
   EXPECT_THAT(cq.request_notification(), IsRefused(kEmpty, "ibv_req_notify_cq", ""));
   EXPECT_THAT(cq.moderate(1, 1ms), says("moderate"));
   EXPECT_THAT(end.pd.create_qp<rc>({.send_cq = end.cq, .recv_cq = cq}), says("create_qp"));

@@ -39,14 +39,17 @@ inline work_completion next_of(const completion_queue& cq) {
   return {};
 }
 
-/// Likewise field by field.
-inline poll_guard next_of(const completion_queue_ex& cq) {
+/// Likewise field by field: `look` is given the poll that stands at it.
+template <typename Look>
+void at_next_of(const completion_queue_ex& cq, Look look) {
   using namespace std::chrono_literals;
   const auto until = std::chrono::steady_clock::now() + 20s;
-  while (std::chrono::steady_clock::now() < until)
-    if (auto poll = must(cq.start_poll())) return std::move(*poll);
+  while (std::chrono::steady_clock::now() < until) {
+    poll_guard poll = cq.start_poll();
+    must(poll.begun());
+    if (poll) return look(poll);
+  }
   ADD_FAILURE() << "no completion came";
-  std::abort();
 }
 
 /// A device with a queue and memory.
