@@ -90,7 +90,7 @@ class dispatcher {
 namespace detail {
 
 /// A queue pair's part in a dispatcher: its lanes. Derived classes have the queue pair; their
-/// destructor calls `leave`, destroys it, and then calls `gone`.
+/// destructor calls `leave`, destroys it, and then calls `gone`, or `abandon` where it is held.
 class attachment {
  public:
   attachment(const attachment&) = delete;
@@ -110,6 +110,8 @@ class attachment {
   void leave() noexcept;
   /// The queue pair is destroyed: nothing touches memory any more, the leases are over.
   void gone() noexcept;
+  /// It lives on without this: what is posted keeps its leases until its completion.
+  void abandon() noexcept;
 
  private:
   std::size_t depth_ = 0;

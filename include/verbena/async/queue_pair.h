@@ -31,10 +31,13 @@ struct async_qp_state : attachment {
   async_qp_state& operator=(const async_qp_state&) = delete;
   ~async_qp_state() {
     leave();
-    if (qp.close())
+    if (qp.close()) {
       gone();
-    else  // somebody else's objects hold it: what is posted is flushed, and so ends some time
-      static_cast<void>(qp.to_error());
+      return;
+    }
+    // Somebody else's objects hold it: what is posted is flushed, and so ends some time.
+    abandon();
+    static_cast<void>(qp.to_error());
   }
   using attachment::join;
   queue_pair<S> qp;

@@ -334,6 +334,13 @@ void dispatch_core::gone(const attachment& left) {
   let_go(lock);
 }
 
+/// The lanes go; the records stay until their completions come.
+void dispatch_core::abandon(const attachment& left) {
+  const Lock lock(mutex_);
+  for (Record& record : records_)
+    if (belongs(record, left)) record.queue = nullptr;
+}
+
 bool dispatch_core::closed() {
   const Lock lock(mutex_);
   return closed_.has_value();

@@ -36,6 +36,7 @@ class dispatch_core : public std::enable_shared_from_this<dispatch_core> {
   [[nodiscard]] Result<> reserve(std::size_t depth);
   void leave(attachment& leaving, std::size_t depth);
   void gone(const attachment& left);
+  void abandon(const attachment& left);
   [[nodiscard]] bool closed();
 
   completion_channel channel;
@@ -50,7 +51,7 @@ class dispatch_core : public std::enable_shared_from_this<dispatch_core> {
   /// A request with the device.
   struct Record {
     operation* owner = nullptr;  ///< null when it was detached
-    lane* queue = nullptr;       ///< null when the queue pair is gone, but not destroyed
+    lane* queue = nullptr;       ///< null when it was abandoned
     leases holds;
     std::uint32_t generation = kOurs;
     std::uint32_t next_free = kNone;

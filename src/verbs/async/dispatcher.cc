@@ -107,5 +107,9 @@ void attachment::gone() noexcept {
   if (core != nullptr) core->gone(*this);
 }
 
+void attachment::abandon() noexcept {
+  if (core != nullptr) core->abandon(*this);
+}
+
 }  // namespace detail
 }  // namespace verbena::verbs

@@ -307,6 +307,27 @@ TEST(Dispatcher, DatagramsKeepTheirAddressHandle) {
   EXPECT_EQ(receive.how()->byte_len(), 50);
 }
 
+// An attachment to a group holds the queue pair, which therefore flushes after its handle is gone.
+TEST(Dispatcher, AQueuePairThatIsHeldElsewhereIsFlushedWithoutIt) {
+  AsyncEnd end("vrb0");
+  auto made = end.create_qp<ud>();
+  must(made.activate(port{1}, qkey{1}));
+  const auto group = must(made.attach_multicast(must(gid::from_string("239.45.1.1"))));
+  auto region = std::make_unique<memory_region>(must(end.pd.alloc_mr(64, access::local_write)));
+  const std::weak_ptr<const void> memory = region->lease();
+  std::optional<async_queue_pair<ud>> qp =
+      must(async_queue_pair<ud>::attach(end.in, std::move(made)));
+  std::optional<Running> receive(std::in_place, recv(*qp, must(leased_slice::of(*region))));
+  region.reset();
+  qp.reset();
+  must(end.in.poll());
+  EXPECT_EQ(receive->how().error(), std::errc::operation_canceled);
+  receive.reset();
+  ASSERT_TRUE(spin_until({&end.in}, [&] { return end.in.posted() == 0; }));
+  EXPECT_TRUE(memory.expired());
+  EXPECT_TRUE(group);
+}
+
 TEST(Dispatcher, WhatDoesNotFitIsNotAttached) {
   const AsyncEnd end("vrb0", {.depth = 64});
   const auto depth = static_cast<std::uint32_t>(end.in.cq().depth());
