@@ -116,6 +116,10 @@ class event_channel : public verbs::detail::handle<rdma_event_channel> {
  public:
   /// `no_such_device` where the machine has no rdma_cm.
   [[nodiscard]] static Result<event_channel> create();
+  /// One that C calls have made; its descriptor does not block any more. From then on its events
+  /// are taken here only, and all its ids are adopted, for an event says whose it is by the id's
+  /// `context`. `invalid_argument` for null.
+  [[nodiscard]] static Result<event_channel> adopt(rdma_event_channel* raw, ownership whose);
 
   /// Readable while an event waits. It is never to be read, nor its flags to be changed.
   [[nodiscard]] int fd() const noexcept { return native() == nullptr ? -1 : raw()->fd; }
@@ -131,7 +135,8 @@ class event_channel : public verbs::detail::handle<rdma_event_channel> {
 
  private:
   friend class id;
-  event_channel(rdma_event_channel* raw, std::shared_ptr<verbs::detail::cm_channel_state> state);
+  event_channel(rdma_event_channel* raw, std::shared_ptr<verbs::detail::cm_channel_state> state,
+                ownership whose);
   [[nodiscard]] event copy_out(const rdma_cm_event& from) const;
 
   std::shared_ptr<verbs::detail::cm_channel_state> state_;

@@ -79,12 +79,20 @@ struct route {
 /// Events were acknowledged when they were taken, so destroying one never waits for that. A queue
 /// pair that it made holds it: the queue pair goes first, whatever the order of the handles.
 ///
-/// Threads: one at a time; the channel's events may be taken by another.
+/// Threads: one at a time, and it may go from one to another; the channel's events may be taken by
+/// another. Shared as const it starts nothing.
 class id : public verbs::detail::handle<rdma_cm_id> {
  public:
   /// For that space; its events come to the channel. Source: rdma_create_id(3).
   [[nodiscard]] static Result<id> create(const event_channel& channel,
                                          port_space space = port_space::tcp);
+
+  /// One that C calls have made, on a channel that was adopted before. It is the handle's own while
+  /// there is one: its `context` is used here, and given back at the end where it is borrowed. A
+  /// queue pair that it has is adopted by `queue_pair::adopt`, borrowed, and ends before an id that
+  /// is owned. `invalid_argument` for null and for an id of another channel.
+  [[nodiscard]] static Result<id> adopt(rdma_cm_id* raw, const event_channel& channel,
+                                        ownership whose);
 
   /// What its events say of whom they are (`event::about`): unique in the process, for ever.
   [[nodiscard]] std::uint64_t number() const noexcept;
@@ -180,7 +188,8 @@ class id : public verbs::detail::handle<rdma_cm_id> {
 
  private:
   friend class event_channel;
-  id(rdma_cm_id* raw, std::shared_ptr<verbs::detail::cm_id_state> state);
+  id(rdma_cm_id* raw, std::shared_ptr<verbs::detail::cm_id_state> state,
+     ownership whose = ownership::owned);
   [[nodiscard]] Result<> set(int name, const void* value, std::size_t size);
   [[nodiscard]] Result<verbs::detail::queue_pair_base> make_qp(
       const protection_domain& pd, const verbs::detail::plain_qp_attributes& from);

@@ -42,6 +42,9 @@ class context : public detail::handle<ibv_context> {
   /// `invalid_argument` for null.
   [[nodiscard]] static Result<context> borrow(ibv_context* opened, detail::keep holder = {});
 
+  /// One that C calls have opened, and close where it is borrowed. `invalid_argument` for null.
+  [[nodiscard]] static Result<context> adopt(ibv_context* opened, ownership whose);
+
   [[nodiscard]] std::string name() const;  ///< "vrb0"; empty where nothing is behind it
   /// Limits and versions. Source: ibv_query_device(3).
   [[nodiscard]] Result<device_attributes> query_device() const;

@@ -111,6 +111,13 @@ template <>
 template <>
 [[nodiscard]] ibv_cq_ex* closed<ibv_cq_ex>() noexcept;
 
+/// What a handle does at its end with what it was given.
+template <typename T>
+[[nodiscard]] constexpr typename core<T>::destroyer destroyer_of(int (*destroy)(T*),
+                                                                 ownership whose) noexcept {
+  return whose == ownership::owned ? destroy : [](T* /*raw*/) { return 0; };
+}
+
 template <typename T>
 class handle {
  public:

@@ -93,9 +93,15 @@ class remote_region {
 /// Registered memory: the caller's (it outlives the region and all requests that name it), or the
 /// region's own, which goes with the last that holds it.
 ///
-/// Threads: any; who reads and writes the bytes keeps that apart, from the device's use, too.
+/// Threads: any slices it; who reads and writes the bytes keeps that apart, from the device's use,
+/// too. Its rights are changed by one at a time.
 class memory_region : public detail::handle<ibv_mr> {
  public:
+  /// One that C calls have registered, with the rights that they gave it. The memory is the C
+  /// struct's `addr` and `length`, which outlives the handle, as the domain does. Not of a dma-buf
+  /// or device memory. `invalid_argument` for null.
+  [[nodiscard]] static Result<memory_region> adopt(ibv_mr* raw, access rights, ownership whose);
+
   /// For requests of ours; 0 where nothing is behind it.
   [[nodiscard]] std::uint32_t lkey() const noexcept {
     return native() == nullptr ? 0 : raw()->lkey;
@@ -131,7 +137,7 @@ class memory_region : public detail::handle<ibv_mr> {
  private:
   friend class protection_domain;
   memory_region(ibv_mr* raw, std::span<std::byte> bytes, std::uint64_t start, access rights,
-                std::vector<detail::keep> parents);
+                std::vector<detail::keep> parents, ownership whose = ownership::owned);
   std::span<std::byte> bytes_;
   std::uint64_t start_ = 0;  ///< what a request calls the first byte
   access rights_ = access::none;

@@ -36,6 +36,9 @@ struct xrc_srq_attributes;
 /// Threads: any. Source: ibv_alloc_pd(3), IBA 10.2.3.
 class protection_domain : public detail::handle<ibv_pd> {
  public:
+  /// One that C calls have made. Its device outlives the handle. `invalid_argument` for null.
+  [[nodiscard]] static Result<protection_domain> adopt(ibv_pd* raw, ownership whose);
+
   /// The caller's memory, which outlives the region. `invalid_argument` for an empty span and for
   /// remote writes or atomics without local ones.
   [[nodiscard]] Result<memory_region> reg_mr(std::span<std::byte> memory, access rights) const;
@@ -89,7 +92,8 @@ class protection_domain : public detail::handle<ibv_pd> {
 
  private:
   friend class context;
-  protection_domain(ibv_pd* raw, std::vector<detail::keep> parents);
+  protection_domain(ibv_pd* raw, std::vector<detail::keep> parents,
+                    ownership whose = ownership::owned);
   [[nodiscard]] Result<memory_region> register_memory(std::span<std::byte> memory, access rights,
                                                       detail::keep owned) const;
 };

@@ -25,6 +25,9 @@ struct srq_attributes {
 /// Threads: any at once. Source: ibv_create_srq(3), IBA 10.2.9.
 class shared_receive_queue : public detail::handle<ibv_srq> {
  public:
+  /// One that C calls have made. Its domain outlives the handle. `invalid_argument` for null.
+  [[nodiscard]] static Result<shared_receive_queue> adopt(ibv_srq* raw, ownership whose);
+
   /// `would_block` where the queue is full.
   [[nodiscard]] Result<> post(recv_request& request) const {
     ibv_recv_wr* bad = nullptr;
@@ -60,7 +63,8 @@ class shared_receive_queue : public detail::handle<ibv_srq> {
 
  protected:
   friend class protection_domain;
-  shared_receive_queue(ibv_srq* raw, std::vector<detail::keep> parents);
+  shared_receive_queue(ibv_srq* raw, std::vector<detail::keep> parents,
+                       ownership whose = ownership::owned);
 };
 
 }  // namespace verbena::verbs

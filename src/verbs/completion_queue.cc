@@ -87,8 +87,7 @@ Result<completion_channel> context::create_channel() const {
 completion_queue::completion_queue(ibv_cq* raw, std::vector<detail::keep> parents)
     : handle(raw, &settle_and_destroy, "ibv_destroy_cq", std::move(parents)) {}
 completion_queue::completion_queue(ibv_cq* raw, ownership whose)
-    : handle(raw, whose == ownership::owned ? &ibv_destroy_cq : [](ibv_cq*) { return 0; },
-             "ibv_destroy_cq", {}) {}
+    : handle(raw, detail::destroyer_of(&ibv_destroy_cq, whose), "ibv_destroy_cq", {}) {}
 
 Result<completion_queue> completion_queue::adopt(ibv_cq* raw, ownership whose) {
   if (raw != nullptr) return completion_queue(raw, whose);

@@ -86,6 +86,12 @@ Result<context> context::borrow(ibv_context* opened, detail::keep holder) {
   return context(opened, std::move(holder));
 }
 
+Result<context> context::adopt(ibv_context* opened, ownership whose) {
+  if (opened == nullptr)
+    return fail(std::errc::invalid_argument, "adopt", "there is no context at a null pointer");
+  return whose == ownership::owned ? context(opened) : context(opened, nullptr);
+}
+
 Result<context> context::open_where(const std::function<Result<bool>(const context&)>& wanted,
                                     const std::string& what) {
   const DeviceList list = VERBENA_TRY(list_devices());

@@ -127,12 +127,22 @@ bool is_unreadable(std::uint32_t lkey) {
 }  // namespace detail
 
 memory_region::memory_region(ibv_mr* raw, std::span<std::byte> bytes, std::uint64_t start,
-                             access rights, std::vector<detail::keep> parents)
-    : handle(raw, &ibv_dereg_mr, "ibv_dereg_mr",
+                             access rights, std::vector<detail::keep> parents, ownership whose)
+    : handle(raw, detail::destroyer_of(&ibv_dereg_mr, whose), "ibv_dereg_mr",
              detail::noted(std::move(parents), bytes, rights, raw->lkey)),
       bytes_(bytes),
       start_(start),
       rights_(rights) {}
+
+Result<memory_region> memory_region::adopt(ibv_mr* raw, access rights, ownership whose) {
+  if (raw == nullptr)
+    return fail(std::errc::invalid_argument, "adopt",
+                "there is no memory region at a null pointer");
+  const auto start =
+      has(rights, access::zero_based) ? 0 : reinterpret_cast<std::uint64_t>(raw->addr);
+  return memory_region(raw, {static_cast<std::byte*>(raw->addr), raw->length}, start, rights, {},
+                       whose);
+}
 
 Result<mr_slice> memory_region::slice(std::size_t offset, std::size_t length) const {
   VERBENA_TRY(check("memory_region::slice"));

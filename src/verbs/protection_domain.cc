@@ -5,8 +5,16 @@
 
 namespace verbena::verbs {
 
-protection_domain::protection_domain(ibv_pd* raw, std::vector<detail::keep> parents)
-    : handle(raw, &ibv_dealloc_pd, "ibv_dealloc_pd", std::move(parents)) {}
+protection_domain::protection_domain(ibv_pd* raw, std::vector<detail::keep> parents,
+                                     ownership whose)
+    : handle(raw, detail::destroyer_of(&ibv_dealloc_pd, whose), "ibv_dealloc_pd",
+             std::move(parents)) {}
+
+Result<protection_domain> protection_domain::adopt(ibv_pd* raw, ownership whose) {
+  if (raw != nullptr) return protection_domain(raw, {}, whose);
+  return fail(std::errc::invalid_argument, "adopt",
+              "there is no protection domain at a null pointer");
+}
 
 address_handle::address_handle(ibv_ah* raw, detail::keep parent)
     : handle(raw, &ibv_destroy_ah, "ibv_destroy_ah", {std::move(parent)}) {}
@@ -34,8 +42,16 @@ Result<address_handle> protection_domain::create_ah(const path& to) const {
       held());
 }
 
-shared_receive_queue::shared_receive_queue(ibv_srq* raw, std::vector<detail::keep> parents)
-    : handle(raw, &ibv_destroy_srq, "ibv_destroy_srq", std::move(parents)) {}
+shared_receive_queue::shared_receive_queue(ibv_srq* raw, std::vector<detail::keep> parents,
+                                           ownership whose)
+    : handle(raw, detail::destroyer_of(&ibv_destroy_srq, whose), "ibv_destroy_srq",
+             std::move(parents)) {}
+
+Result<shared_receive_queue> shared_receive_queue::adopt(ibv_srq* raw, ownership whose) {
+  if (raw != nullptr) return shared_receive_queue(raw, {}, whose);
+  return fail(std::errc::invalid_argument, "adopt",
+              "there is no shared receive queue at a null pointer");
+}
 
 Result<shared_receive_queue> protection_domain::create_srq(const srq_attributes& attributes) const {
   VERBENA_TRY(check("create_srq"));

@@ -56,8 +56,7 @@ Result<queue_pair_base> queue_pair_base::adopt(ibv_qp* raw, ibv_qp_type type, co
     return fail(std::errc::invalid_argument, "adopt", "there is no queue pair at a null pointer");
   if (raw->qp_type != type)
     return fail(std::errc::invalid_argument, "adopt", "the queue pair is of another service");
-  const auto destroy = whose == ownership::owned ? &ibv_destroy_qp : [](ibv_qp*) { return 0; };
-  return queue_pair_base(raw, caps, destroy, "ibv_destroy_qp", {});
+  return queue_pair_base(raw, caps, destroyer_of(&ibv_destroy_qp, whose), "ibv_destroy_qp", {});
 }
 
 std::unexpected<Error> no_address() {

@@ -121,8 +121,10 @@ class StopDescriptor {
 
 }  // namespace
 
-event_channel::event_channel(rdma_event_channel* raw, std::shared_ptr<cm_channel_state> state)
-    : handle(raw, &destroy_channel, "rdma_destroy_event_channel", {state}),
+event_channel::event_channel(rdma_event_channel* raw, std::shared_ptr<cm_channel_state> state,
+                             ownership whose)
+    : handle(raw, verbs::detail::destroyer_of(&destroy_channel, whose),
+             "rdma_destroy_event_channel", {state}),
       state_(std::move(state)) {}
 
 Result<event_channel> event_channel::create() {
@@ -136,7 +138,14 @@ Result<event_channel> event_channel::create() {
     return std::unexpected(Error({error == ENOENT ? ENODEV : error, verbs_category()},
                                  "rdma_create_event_channel", why));
   }
-  event_channel made(raw, std::make_shared<cm_channel_state>());
+  return adopt(raw, ownership::owned);
+}
+
+Result<event_channel> event_channel::adopt(rdma_event_channel* raw, ownership whose) {
+  if (raw == nullptr)
+    return fail(std::errc::invalid_argument, "adopt",
+                "there is no event channel at a null pointer");
+  event_channel made(raw, std::make_shared<cm_channel_state>(), whose);
   // Whoever takes an event holds a lock, and must not sleep with it: waiting is poll's.
   VERBENA_TRY(verbs::detail::set_blocking(raw->fd, false));
   return made;

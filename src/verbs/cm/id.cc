@@ -36,6 +36,11 @@ int destroy_qp(ibv_qp* qp) {
   return 0;
 }
 
+int give_back(rdma_cm_id* raw) {
+  raw->context = static_cast<verbs::detail::cm_id_state*>(raw->context)->of_its_maker;
+  return 0;
+}
+
 /// The devices that librdmacm has open. It closes one that was unplugged once nobody holds it.
 Result<keep> hold_devices() {
   int count = 0;
@@ -82,8 +87,10 @@ int count(std::chrono::milliseconds time) {
 
 }  // namespace
 
-id::id(rdma_cm_id* raw, std::shared_ptr<verbs::detail::cm_id_state> state)
-    : handle(raw, &rdma_destroy_id, "rdma_destroy_id", {state}), state_(std::move(state)) {}
+id::id(rdma_cm_id* raw, std::shared_ptr<verbs::detail::cm_id_state> state, ownership whose)
+    : handle(raw, whose == ownership::owned ? &rdma_destroy_id : &give_back, "rdma_destroy_id",
+             {state}),
+      state_(std::move(state)) {}
 
 Result<id> id::create(const event_channel& channel, port_space space) {
   VERBENA_TRY(channel.check("id::create"));
@@ -94,6 +101,18 @@ Result<id> id::create(const event_channel& channel, port_space space) {
       rdma_create_id(channel.raw(), &made, state.get(), static_cast<rdma_port_space>(space)),
       "rdma_create_id"));
   return id(made, std::move(state));
+}
+
+Result<id> id::adopt(rdma_cm_id* raw, const event_channel& channel, ownership whose) {
+  VERBENA_TRY(channel.check("adopt"));
+  if (raw == nullptr || raw->channel != channel.raw())
+    return fail(
+        std::errc::invalid_argument, "adopt",
+        raw == nullptr ? "there is no id at a null pointer" : "the id is of another channel");
+  auto state =
+      std::make_shared<verbs::detail::cm_id_state>(channel.state_, access_to::keep_of(channel));
+  state->of_its_maker = std::exchange(raw->context, state.get());
+  return id(raw, std::move(state), whose);
 }
 
 std::uint64_t id::number() const noexcept { return native() == nullptr ? 0 : state_->number; }

@@ -176,6 +176,33 @@ TEST(Id, DestroyedItWaitsForNoEvent) {
   EXPECT_FALSE(kept->is_of(next));
 }
 
+TEST(Id, OnesThatCHasMadeAreWorkedWith) {
+  const auto server = must(listener::bind(at(kServer)));
+  rdma_event_channel* const c_channel = rdma_create_event_channel();
+  ASSERT_NE(c_channel, nullptr);
+  int mark = 0;
+  rdma_cm_id* made = nullptr;
+  ASSERT_EQ(rdma_create_id(c_channel, &made, &mark, RDMA_PS_TCP), 0);
+  {
+    const auto channel = must(event_channel::adopt(c_channel, ownership::borrowed));
+    auto one = must(id::adopt(made, channel, ownership::borrowed));
+    must(one.resolve_address(server.local_addr(), kPatience));
+    const event happened = must(channel.get_event());
+    EXPECT_EQ(happened.type(), event_type::address_resolved);
+    EXPECT_TRUE(happened.is_of(one));
+    EXPECT_FALSE(must(one.context()).name().empty());
+    const auto other = must(event_channel::create());
+    EXPECT_EQ(id::adopt(made, other, ownership::borrowed).error(), std::errc::invalid_argument);
+  }
+  EXPECT_EQ(made->context, &mark) << "its borrower gives it back";
+  const auto channel = must(event_channel::adopt(c_channel, ownership::owned));
+  auto owned = must(id::adopt(made, channel, ownership::owned));
+  EXPECT_EQ(owned.peer_addr(), server.local_addr());
+  EXPECT_EQ(id::adopt(nullptr, channel, ownership::owned).error(), std::errc::invalid_argument);
+  EXPECT_EQ(event_channel::adopt(nullptr, ownership::owned).error(), std::errc::invalid_argument);
+  must(owned.close());
+}
+
 TEST(Id, EventsHaveNamesAndFailuresText) {
   EXPECT_EQ(name_of(event_type::established), "established");
   EXPECT_EQ(name_of(event_type::timewait_exit), "timewait exit");

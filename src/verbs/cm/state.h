@@ -34,7 +34,8 @@ struct cm_id_state {
   }
 
   const std::uint64_t number = fresh_number();
-  std::mutex mutex;  ///< of the two below, which migrating changes
+  void* of_its_maker = nullptr;  ///< the `context` before, of an id that was adopted
+  std::mutex mutex;              ///< of the two below, which migrating changes
   std::shared_ptr<cm_channel_state> channel;
   keep core_of_channel;
 };
