@@ -118,7 +118,7 @@ class session_base {
 /// Threads: it is of the thread that began it, on whose stack it stays: neither copied nor moved.
 /// That waits for nothing while it has one, for the provider may hold the queue pair's lock. One
 /// session of a queue pair at a time in a thread.
-template <service S, send_ops Ops>
+template <service S, send_ops Ops = usual_ops<S>>
   requires operations_of<Ops, S>
 class [[nodiscard]] wr_session : public detail::session_base {
  public:
