@@ -43,7 +43,7 @@ connection::~connection() {
     core().leave();
     post();
     // A destructor cannot say what `close` does.
-    (void)wait(lock, resources_.options.now() + resources_.options.linger, "stream",
+    (void)wait(lock, deadline_of(resources_.options.linger), "stream",
                [this] { return !is_pending(core().settled()); });
   }
   origin_->disconnect();
@@ -276,7 +276,7 @@ Result<> connection::close(std::chrono::milliseconds at_most) {
   Lock lock(mutex_);
   core().shutdown();
   post();
-  VERBENA_TRY(wait(lock, resources_.options.now() + at_most, "stream::close", [this] {
+  VERBENA_TRY(wait(lock, deadline_of(at_most), "stream::close", [this] {
     for (auto front = core().front(); front && !front->empty(); front = core().front())
       core().consume(front->size());
     post();

@@ -30,7 +30,10 @@ std::optional<Clock::time_point> earlier(std::optional<Clock::time_point> one,
 
 connection::Deadline connection::deadline_of(stream_timeout timeout) const {
   if (!timeout) return std::nullopt;
-  return resources_.options.now() + *timeout;
+  const auto now = resources_.options.now();
+  // What is longer than can be said is as long as can be.
+  const auto most = std::chrono::floor<std::chrono::milliseconds>(decltype(now)::max() - now);
+  return now + std::min(*timeout, most);
 }
 
 Result<> connection::wait(Lock& lock, Deadline deadline, const char* verb, const Ready& ready) {

@@ -76,7 +76,10 @@ write_half::write_half(std::shared_ptr<Connection> connection)
     : connection_(std::move(connection)) {}
 
 write_half& write_half::operator=(write_half&& from) noexcept {
-  std::swap(connection_, from.connection_);
+  if (this == &from) return *this;
+  // By way of one that is destroyed, so what was here shuts down.
+  const write_half before(std::move(*this));
+  connection_ = std::move(from.connection_);
   return *this;
 }
 
