@@ -156,7 +156,7 @@ class [[nodiscard]] poll_guard {
     const int error = ibv_next_poll(cq_);
     if (error == 0) [[likely]]
       return true;
-    if (error == ENOENT) return false;
+    if (error == ENOENT || error_ == ENOENT) return false;
     return detail::fail_with(error, "ibv_next_poll");
   }
 
