@@ -168,7 +168,8 @@ class connection {
   /// Waits until an event tells that one of the ends has disconnected. `timed_out`.
   [[nodiscard]] Result<> wait_disconnected(std::chrono::milliseconds at_most);
   /// Whether the event was this connection's. A peer's disconnect is answered, so the queue pair
-  /// goes to ERR; then, and when the device is gone, `is_connected()` is false.
+  /// goes to ERR; then, when the peer takes back that it has accepted, and when the device is gone,
+  /// `is_connected()` is false.
   [[nodiscard]] Result<bool> handle(const event& happened);
   /// Its events come to a shared channel from now on: give them to `handle`.
   [[nodiscard]] Result<> migrate(const event_channel& to);

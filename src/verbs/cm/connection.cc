@@ -125,8 +125,10 @@ Result<> connection::disconnect() {
 
 Result<bool> connection::handle(const event& happened) {
   if (!happened.is_of(end_.one)) return false;
-  const bool ends =
-      happened.type() == event_type::disconnected || happened.type() == event_type::device_removal;
+  // Rejected: a peer that had accepted is gone, and its REJ and our RTU have crossed.
+  const bool ends = happened.type() == event_type::disconnected ||
+                    happened.type() == event_type::device_removal ||
+                    happened.type() == event_type::rejected;
   if (!ends || over_) return true;
   over_ = true;
   tell(end_.one, "disconnected");
