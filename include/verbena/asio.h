@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "verbena/async/queue_pair.h"
+#include "verbena/async/shared_receive_queue.h"
 
 /// Boost.Asio: queue pairs with completion tokens. Handlers get a `boost::system::error_code` and
 /// the `work_completion`; they are posted to their associated executor, use their associated
@@ -110,10 +111,10 @@ class asio_pump : public std::enable_shared_from_this<asio_pump> {
 };
 
 /// One request of a handler's. It is in memory of the handler's allocator until it ends.
-template <service S, typename Request, typename Handler>
+template <typename State, typename Request, typename Handler>
 class asio_operation final : public operation {
  public:
-  asio_operation(async_qp_state<S>* state, pending_request<S, Request> what, Handler handler,
+  asio_operation(State* state, pending_request<Request> what, Handler handler,
                  const boost::asio::any_io_executor& executor)
       : state_(state),
         what_(std::move(what)),
@@ -123,7 +124,7 @@ class asio_operation final : public operation {
   asio_operation(const asio_operation&) = delete;
   asio_operation& operator=(const asio_operation&) = delete;
 
-  static void begin(async_qp_state<S>* state, pending_request<S, Request> what, Handler handler,
+  static void begin(State* state, pending_request<Request> what, Handler handler,
                     const boost::asio::any_io_executor& executor) {
     allocator of(boost::asio::get_associated_allocator(handler));
     asio_operation* const made = traits::allocate(of, 1);
@@ -145,7 +146,8 @@ class asio_operation final : public operation {
 
   void start_now() {
     if (state_ == nullptr) {
-      finish(fail(std::errc::bad_file_descriptor, "asio_queue_pair", "it was moved from"));
+      finish(
+          fail(std::errc::bad_file_descriptor, "operation", "what it is posted to was moved from"));
       return;
     }
     prepare(state_->core);
@@ -190,14 +192,26 @@ class asio_operation final : public operation {
         }));
   }
 
-  async_qp_state<S>* state_;
-  pending_request<S, Request> what_;
+  State* state_;
+  pending_request<Request> what_;
   Handler handler_;
   boost::asio::executor_work_guard<
       boost::asio::associated_executor_t<Handler, boost::asio::any_io_executor>>
       work_;
   std::shared_ptr<cancel_link> link_;
 };
+
+/// A request by a completion token.
+template <typename State, typename Request, typename Token>
+auto begin_in_asio(State* state, const boost::asio::any_io_executor& executor,
+                   pending_request<Request> what, Token&& token) {
+  return boost::asio::async_initiate<Token, void(boost::system::error_code, work_completion)>(
+      [state, executor](auto handler, pending_request<Request> request) {
+        using made = asio_operation<State, Request, std::decay_t<decltype(handler)>>;
+        made::begin(state, std::move(request), std::move(handler), executor);
+      },
+      token, std::move(what));
+}
 
 }  // namespace detail
 
@@ -209,8 +223,6 @@ template <service S>
 class asio_queue_pair {
  public:
   using executor_type = boost::asio::any_io_executor;  ///< any
-  /// Of each operation's handler.
-  using signature = void(boost::system::error_code, work_completion);
 
   /// What waits goes on in that executor, where its handler has none of its own.
   asio_queue_pair(async_queue_pair<S> inner, executor_type executor) noexcept
@@ -226,8 +238,7 @@ class asio_queue_pair {
   auto async_recv(const leased_slice& into, Token&& token)
     requires can_receive<S>
   {
-    return begin(detail::single<S>(recv_request(detail::one(into)), into),
-                 std::forward<Token>(token));
+    return begin(detail::single(recv_request(detail::one(into)), into), std::forward<Token>(token));
   }
   template <typename Token>
   auto async_send(const leased_slice& from, Token&& token)
@@ -239,7 +250,7 @@ class asio_queue_pair {
   auto async_send(const datagram_address& to, const leased_slice& from, Token&& token)
     requires is_addressed<S>
   {
-    auto what = detail::single<S>(send_request<S>::send(to, detail::one(from)), from);
+    auto what = detail::single(send_request<S>::send(to, detail::one(from)), from);
     what.holds.add(detail::access_to::keep_of(to.ah));
     return begin(std::move(what), std::forward<Token>(token));
   }
@@ -291,27 +302,44 @@ class asio_queue_pair {
   /// As async_queue_pair::submit.
   template <typename Request, typename Token>
   auto async_submit(const Request& request, leases holds, Token&& token) {
-    return begin(detail::pending_request<S, Request>{request, {}, false, std::move(holds)},
+    return begin(detail::pending_request<Request>{request, {}, false, std::move(holds)},
                  std::forward<Token>(token));
   }
 
  private:
   template <typename Token>
   auto sending(const send_request<S>& request, const leased_slice& memory, Token&& token) {
-    return begin(detail::single<S>(request, memory), std::forward<Token>(token));
+    return begin(detail::single(request, memory), std::forward<Token>(token));
   }
   template <typename Request, typename Token>
-  auto begin(detail::pending_request<S, Request> what, Token&& token) {
-    return boost::asio::async_initiate<Token, signature>(
-        [state = inner_.state(), executor = executor_](
-            auto handler, detail::pending_request<S, Request> request) {
-          using made = detail::asio_operation<S, Request, std::decay_t<decltype(handler)>>;
-          made::begin(state, std::move(request), std::move(handler), executor);
-        },
-        token, std::move(what));
+  auto begin(detail::pending_request<Request> what, Token&& token) {
+    return detail::begin_in_asio(inner_.state(), executor_, std::move(what),
+                                 std::forward<Token>(token));
   }
 
   async_queue_pair<S> inner_;
+  executor_type executor_;
+};
+
+/// A shared receive queue as an I/O object of Asio's. As `asio_queue_pair`.
+class asio_shared_receive_queue {
+ public:
+  using executor_type = boost::asio::any_io_executor;
+
+  asio_shared_receive_queue(async_shared_receive_queue inner, executor_type executor) noexcept
+      : inner_(std::move(inner)), executor_(std::move(executor)) {}
+  [[nodiscard]] executor_type get_executor() const noexcept { return executor_; }
+  [[nodiscard]] const async_shared_receive_queue& inner() const noexcept { return inner_; }
+
+  template <typename Token>
+  auto async_recv(const leased_slice& into, Token&& token) {
+    return detail::begin_in_asio(inner_.state(), executor_,
+                                 detail::single(recv_request(detail::one(into)), into),
+                                 std::forward<Token>(token));
+  }
+
+ private:
+  async_shared_receive_queue inner_;
   executor_type executor_;
 };
 
@@ -352,6 +380,11 @@ class asio_dispatcher {
   [[nodiscard]] Result<asio_queue_pair<S>> attach(queue_pair<S> qp) const {
     return asio_queue_pair<S>(VERBENA_TRY(async_queue_pair<S>::attach(pump_->inner, std::move(qp))),
                               executor_);
+  }
+  /// As async_shared_receive_queue::attach.
+  [[nodiscard]] Result<asio_shared_receive_queue> attach(shared_receive_queue srq) const {
+    return asio_shared_receive_queue(
+        VERBENA_TRY(async_shared_receive_queue::attach(pump_->inner, std::move(srq))), executor_);
   }
 
  private:

@@ -89,8 +89,9 @@ class dispatcher {
 
 namespace detail {
 
-/// A queue pair's part in a dispatcher: its lanes. Derived classes have the queue pair; their
-/// destructor calls `leave`, destroys it, and then calls `gone`, or `abandon` where it is held.
+/// A queue pair's part in a dispatcher, or a shared receive queue's: its lanes. Derived classes
+/// have the queue; their destructor calls `leave`, destroys it, and then calls `gone`, or `abandon`
+/// where it is not destroyed.
 class attachment {
  public:
   attachment(const attachment&) = delete;
@@ -106,11 +107,13 @@ class attachment {
   /// `invalid_argument` where the queues complete elsewhere, or more than the dispatcher's holds.
   [[nodiscard]] Result<> join(const dispatcher& to, const ibv_qp& qp, std::uint32_t max_send,
                               std::uint32_t max_recv);
+  /// The same of what has no completion queue of its own.
+  [[nodiscard]] Result<> join(const dispatcher& to, std::uint32_t max_send, std::uint32_t max_recv);
   /// Finishes its operations, from the dispatcher; none is started any more.
   void leave() noexcept;
-  /// The queue pair is destroyed: nothing touches memory any more, the leases are over.
+  /// The queue is destroyed: nothing touches memory any more, the leases are over.
   void gone() noexcept;
-  /// It lives on without this: what is posted keeps its leases until its completion.
+  /// The queue lives on without this: what is posted keeps its leases until its completion.
   void abandon() noexcept;
 
  private:

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
+#include <utility>
 
 #include "verbena/async/lease.h"
 #include "verbena/work_completion.h"
@@ -21,6 +23,21 @@ namespace verbena::verbs {
 
 /// The clock of deadlines.
 using async_clock = std::chrono::steady_clock;
+
+/// What ends a wait before that which is waited for: `co_await loop.readable(fd, token)`. It has
+/// constructors because GCC 12 destroys the temporary aggregates of a co_await expression twice.
+struct wait_options {
+  wait_options() noexcept = default;
+  // NOLINTBEGIN(google-explicit-constructor): most waits have one of them
+  wait_options(std::stop_token until,
+               std::optional<async_clock::time_point> at_most = std::nullopt) noexcept
+      : stop(std::move(until)), deadline(at_most) {}
+  wait_options(async_clock::time_point at_most) noexcept : deadline(at_most) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  std::stop_token stop;                             ///< then `operation_canceled`
+  std::optional<async_clock::time_point> deadline;  ///< then `timed_out`
+};
 
 class operation;
 

@@ -1,26 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <coroutine>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <span>
-#include <stop_token>
 #include <utility>
 
 #include "verbena/async/dispatcher.h"
+#include "verbena/async/request.h"
 #include "verbena/queue_pair.h"
 
 namespace verbena::verbs {
-
-/// What ends the waiting before the completion does. The request itself cannot be called back: it
-/// goes on, and its leases last until its completion.
-struct await_options {
-  std::stop_token stop{};                             ///< then `operation_canceled`
-  std::optional<async_clock::time_point> deadline{};  ///< then `timed_out`
-  send_flags flags = send_flags::none;                ///< beside `signaled`
-};
 
 namespace detail {
 
@@ -40,114 +30,14 @@ struct async_qp_state : attachment {
     static_cast<void>(qp.to_error());
   }
   using attachment::join;
+
+  template <typename Request>
+  [[nodiscard]] Result<> post(Request& request) {
+    return qp.post(request);
+  }
+  [[nodiscard]] std::size_t max_inline_data() const noexcept { return qp.caps().max_inline_data; }
+
   queue_pair<S> qp;
-};
-
-/// A request as the user has made it, or one of a single stretch of memory. Not moved once posted.
-template <service S, typename Request>
-struct pending_request {
-  static constexpr bool is_receive = std::same_as<Request, recv_request>;
-
-  Request request;
-  mr_slice memory;
-  bool is_single;
-  leases holds;
-  send_flags flags = send_flags::none;
-
-  [[nodiscard]] Result<> post(async_qp_state<S>& to, std::uint64_t wr_id) {
-    auto& native = request.native();
-    native.wr_id = wr_id;
-    if (is_single)  // the C struct is not const; posting only reads
-      native.sg_list = const_cast<ibv_sge*>(&memory.native());
-    if constexpr (!is_receive) {
-      native.send_flags |= static_cast<unsigned>(flags | send_flags::signaled);
-      if (is_single && may_be_inline(native.opcode) &&
-          memory.size() <= to.qp.caps().max_inline_data && is_readable(memory))
-        native.send_flags |= IBV_SEND_INLINE;
-    }
-    return to.qp.post(request);
-  }
-  [[nodiscard]] static lane& lane_of(async_qp_state<S>& state) noexcept {
-    return is_receive ? state.receives : state.sends;
-  }
-  [[nodiscard]] static bool may_be_inline(ibv_wr_opcode opcode) noexcept {
-    return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM ||
-           opcode == IBV_WR_SEND_WITH_INV || opcode == IBV_WR_RDMA_WRITE ||
-           opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-  }
-};
-
-template <service S, typename Request>
-[[nodiscard]] pending_request<S, Request> single(const Request& request,
-                                                 const leased_slice& memory) {
-  return {request, memory.memory(), true, memory.lease()};
-}
-/// The list is set anew when it is posted.
-[[nodiscard]] inline std::span<const mr_slice> one(const leased_slice& slice) noexcept {
-  return {&slice.memory(), 1};
-}
-
-/// Waits for one request in a coroutine's frame.
-template <service S, typename Request>
-class [[nodiscard]] request_awaiter final : private operation {
- public:
-  request_awaiter(async_qp_state<S>* state, pending_request<S, Request> what,
-                  await_options options) noexcept
-      : state_(state), what_(std::move(what)), options_(std::move(options)) {}
-  ~request_awaiter() override {
-    on_stop_.reset();
-    withdraw();
-  }
-  request_awaiter(const request_awaiter&) = delete;
-  request_awaiter& operator=(const request_awaiter&) = delete;
-
-  [[nodiscard]] bool await_ready() const noexcept { return false; }
-  /// False: it has ended already. After a start nothing here is touched, for it may be gone.
-  [[nodiscard]] bool await_suspend(std::coroutine_handle<> waiter) {
-    waiter_ = waiter;
-    if (state_ == nullptr) {
-      how_ = fail(std::errc::bad_file_descriptor, "async_queue_pair",
-                  "it is empty: it was moved from");
-      return false;
-    }
-    if (options_.stop.stop_requested()) {
-      how_ = fail(std::errc::operation_canceled, "async_queue_pair",
-                  "a stop was requested before it began");
-      return false;
-    }
-    what_.flags = options_.flags;
-    prepare(state_->core);
-    if (options_.stop.stop_possible()) on_stop_.emplace(options_.stop, stopper{this});
-    auto started = start(what_.lane_of(*state_), std::move(what_.holds), options_.deadline);
-    if (started) return true;
-    how_ = std::unexpected(std::move(started).error());
-    return false;
-  }
-  /// The completion, or an Error: also of a completion with another status than success.
-  [[nodiscard]] Result<work_completion> await_resume() {
-    on_stop_.reset();
-    if (how_)
-      if (auto went = how_->result(); !went) return std::unexpected(std::move(went).error());
-    return std::move(how_);
-  }
-
- private:
-  struct stopper {
-    request_awaiter* of;
-    void operator()() const noexcept { of->cancel(); }
-  };
-  [[nodiscard]] Result<> post(std::uint64_t wr_id) override { return what_.post(*state_, wr_id); }
-  void finish(Result<work_completion> how) noexcept override {
-    how_ = std::move(how);
-    waiter_.resume();
-  }
-
-  async_qp_state<S>* state_;
-  pending_request<S, Request> what_;
-  await_options options_;
-  std::coroutine_handle<> waiter_;
-  Result<work_completion> how_;
-  std::optional<std::stop_callback<stopper>> on_stop_;
 };
 
 }  // namespace detail
@@ -167,8 +57,9 @@ class async_queue_pair {
  public:
   using service_type = S;  ///< the S of it
   /// Gives a `Result<work_completion>`, of a request.
-  using send_awaiter = detail::request_awaiter<S, send_request<S>>;
-  using recv_awaiter = detail::request_awaiter<S, recv_request>;  ///< likewise of a receive
+  using send_awaiter = detail::request_awaiter<detail::async_qp_state<S>, send_request<S>>;
+  /// Likewise of a receive.
+  using recv_awaiter = detail::request_awaiter<detail::async_qp_state<S>, recv_request>;
 
   /// `invalid_argument` where it does not complete into the dispatcher's queue, or that has not
   /// enough room for it beside the others.
@@ -198,7 +89,7 @@ class async_queue_pair {
   [[nodiscard]] recv_awaiter recv(const leased_slice& into, await_options options = {}) const
     requires can_receive<S>
   {
-    return {state_.get(), detail::single<S>(recv_request(detail::one(into)), into),
+    return {state_.get(), detail::single(recv_request(detail::one(into)), into),
             std::move(options)};
   }
   /// A message, into a receive of the peer's.
@@ -212,7 +103,7 @@ class async_queue_pair {
                                   await_options options = {}) const
     requires is_addressed<S>
   {
-    auto what = detail::single<S>(send_request<S>::send(to, detail::one(from)), from);
+    auto what = detail::single(send_request<S>::send(to, detail::one(from)), from);
     what.holds.add(detail::access_to::keep_of(to.ah));
     return {state_.get(), std::move(what), std::move(options)};
   }
@@ -301,7 +192,7 @@ class async_queue_pair {
       : state_(std::move(state)) {}
   [[nodiscard]] send_awaiter sending(const send_request<S>& request, const leased_slice& memory,
                                      await_options& options) const {
-    return {state_.get(), detail::single<S>(request, memory), std::move(options)};
+    return {state_.get(), detail::single(request, memory), std::move(options)};
   }
 
   std::unique_ptr<detail::async_qp_state<S>> state_;

@@ -178,6 +178,31 @@ TEST(Asio, OtherRequests) {
   EXPECT_EQ(cell, 9);
 }
 
+TEST(Asio, ReceivesOfASharedQueue) {
+  asio::io_context io;
+  const AsioEnd left(io.get_executor(), "vrb0");
+  const AsioEnd right(io.get_executor(), "vrb1");
+  auto srq = must(right.in.attach(must(right.pd.create_srq({.max_wr = 8}))));
+  auto one = left.create_qp();
+  auto other = must(right.pd.create_qp<rc>(
+      {.send_cq = right.in.cq(), .recv_cq = right.in.cq(), .srq = &srq.inner().inner()}));
+  join(left.ctx, one, other);
+  auto left_qp = must(left.in.attach(std::move(one)));
+  const auto right_qp = must(right.in.attach(std::move(other)));
+  int called = 0;
+  srq.async_recv(right.slice(0, 64), [&](error_code error, work_completion wc) {
+    EXPECT_FALSE(error) << error.message();
+    EXPECT_EQ(wc.byte_len(), 8);
+    ++called;
+  });
+  left_qp.async_send(left.slice(0, 8), [&](error_code error, work_completion /*wc*/) {
+    EXPECT_FALSE(error) << error.message();
+    ++called;
+  });
+  io.run();
+  EXPECT_EQ(called, 2);
+}
+
 TEST(Asio, ASlotCancelsOneOperation) {
   asio::io_context io;
   AsioPair pair(io.get_executor());

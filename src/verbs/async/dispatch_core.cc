@@ -82,7 +82,7 @@ Result<> dispatch_core::start(operation& one, lane& queue, leases holds,
     if (closed_) return std::unexpected(*closed_);
     if (one.phase_ == operation::phase::finished)
       return canceled("it was cancelled before it began");
-    if (queue.left) return canceled("its queue pair is being destroyed");
+    if (queue.left) return canceled("its queue is being destroyed");
     one.lane_ = &queue;
     one.holds_ = std::move(holds);
     // Who comes later waits behind those who wait.
@@ -314,7 +314,7 @@ void dispatch_core::leave(attachment& leaving, std::size_t depth) {
     Lock lock(mutex_);
     attached_depth_ -= depth;
     leaving.sends.left = leaving.receives.left = true;
-    constexpr const char* kWhy = "its queue pair was destroyed";
+    constexpr const char* kWhy = "its queue was destroyed";
     for (Record& record : records_)
       if (record.owner != nullptr && belongs(record, leaving))
         give_up(*record.owner, canceled(kWhy));

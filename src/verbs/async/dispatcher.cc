@@ -90,6 +90,11 @@ Result<> attachment::join(const dispatcher& to, const ibv_qp& qp, std::uint32_t 
   if (qp.send_cq != cq || qp.recv_cq != cq)
     return fail(std::errc::invalid_argument, "attach",
                 "the queue pair completes elsewhere: create it with the dispatcher's cq()");
+  return join(to, max_send, max_recv);
+}
+
+Result<> attachment::join(const dispatcher& to, std::uint32_t max_send, std::uint32_t max_recv) {
+  if (to.core() == nullptr) return nothing("attach");
   const std::size_t depth = std::size_t{max_send} + max_recv;
   VERBENA_TRY(to.core()->reserve(depth));
   core = to.core();

@@ -108,7 +108,7 @@ TEST(Dispatcher, OneThatIsParkedCanBeCancelledOrGo) {
   for (std::uint32_t i = 0; i < room; ++i)
     sends.push_back(std::make_unique<Running>(send(pair.left_end(), pair.left.slice(0, 8))));
   std::stop_source stop;
-  Running parked(send(pair.left_end(), pair.left.slice(0, 8), {.stop = stop.get_token()}));
+  Running parked(send(pair.left_end(), pair.left.slice(0, 8), stop.get_token()));
   auto destroyed = std::make_unique<Running>(send(pair.left_end(), pair.left.slice(0, 8)));
   EXPECT_EQ(pair.left.in.waiting(), room + 2);
   destroyed.reset();
@@ -129,7 +129,7 @@ TEST(Dispatcher, CancellingFreesNoMemoryThatIsPosted) {
   const std::weak_ptr<const void> memory = region->lease();
   std::stop_source stop;
   auto receive = std::make_unique<Running>(
-      recv(pair.right_end(), must(leased_slice::of(*region)), {.stop = stop.get_token()}));
+      recv(pair.right_end(), must(leased_slice::of(*region)), stop.get_token()));
   stop.request_stop();
   must(pair.right.in.poll());
   ASSERT_TRUE(receive->ended());
@@ -210,8 +210,8 @@ TEST(Dispatcher, ItMayGoBeforeWhatWaits) {
 TEST(Dispatcher, ADeadlineEndsTheWait) {
   AsyncPair<rc> pair;
   const auto now = async_clock::now();
-  Running later(recv(pair.right_end(), pair.right.slice(0, 8), {.deadline = now + 1h}));
-  Running sooner(recv(pair.right_end(), pair.right.slice(8, 8), {.deadline = now - 1ms}));
+  Running later(recv(pair.right_end(), pair.right.slice(0, 8), now + 1h));
+  Running sooner(recv(pair.right_end(), pair.right.slice(8, 8), now - 1ms));
   EXPECT_EQ(pair.right.in.next_deadline(), now - 1ms);
   must(pair.right.in.process());
   ASSERT_TRUE(sooner.ended());
@@ -358,7 +358,7 @@ TEST(Dispatcher, StopRequestsOfAnotherThreadRaceWithCompletions) {
   int received = 0;
   for (int i = 0; i < 300; ++i) {
     std::stop_source stop;
-    Running receive(recv(pair.right_end(), pair.right.slice(0, 8), {.stop = stop.get_token()}));
+    Running receive(recv(pair.right_end(), pair.right.slice(0, 8), stop.get_token()));
     Running sent(send(pair.left_end(), pair.left.slice(0, 8)));
     std::thread stopper([&] { stop.request_stop(); });
     ASSERT_TRUE(spin_until({&pair.left.in, &pair.right.in},
