@@ -17,10 +17,17 @@
 ///     connector -> resolved -> connecting -> connection
 ///     listener  -> incoming -> connecting -> connection
 ///
-/// Each step can be taken in two ways. The blocking calls wait, within a time, on a channel that
-/// the connection has to itself. The others start something and return: events of a channel that
-/// any number of connections share are given to `handle`, which says what has become of it, and
-/// leaves alone what is not its own (`event::about` finds whose it is).
+/// Each step can be taken in three ways. The blocking calls wait, within a time, on a channel that
+/// the connection has to itself. The others start something and return. Where the connection has
+/// its channel to itself, `handle_waiting` says what has become of it once `event_fd` is readable
+/// (in a coroutine: verbena/async/cm.h). Events of a channel that any number of connections share
+/// are given to `handle`, which leaves alone what is not its own (`event::about` finds whose it
+/// is).
+///
+/// A phase that is destroyed before it has led to the next one takes its id with it, and its queue
+/// pair: nothing half connected stays behind, and a peer that has been asked is told.
+///
+/// Threads: each phase is one's at a time, and may go from one to another.
 namespace verbena::verbs::cm {
 
 class connecting;
@@ -36,6 +43,8 @@ struct end {
 
   /// For a call that waits: `operation_not_permitted` where others' events would be taken.
   [[nodiscard]] Result<const event_channel*> own_channel(const char* operation) const;
+  /// The channel's descriptor; -1 where that is shared.
+  [[nodiscard]] int own_fd() const noexcept { return own ? own->fd() : -1; }
 };
 
 }  // namespace detail
@@ -60,8 +69,16 @@ class connector {
   [[nodiscard]] static Result<connector> start(const event_channel& channel,
                                                const socket_address& peer,
                                                const resolve_options& options = {});
+  /// Without waiting, on a channel of its own.
+  [[nodiscard]] static Result<connector> start(const socket_address& peer,
+                                               const resolve_options& options = {});
   /// The next phase when the event was the last one. After that, or an error, it is empty.
   [[nodiscard]] Result<std::optional<resolved>> handle(const event& happened);
+  /// The descriptor of the channel that it has to itself; -1 where that is shared.
+  [[nodiscard]] int event_fd() const noexcept { return end_.own_fd(); }
+  /// The same of the events that wait on the channel that it has to itself; nothing where more are
+  /// to come.
+  [[nodiscard]] Result<std::optional<resolved>> handle_waiting();
 
   /// To tell its events; moves on with the next phase.
   [[nodiscard]] const cm::id& cm_id() const noexcept { return end_.one; }
@@ -116,6 +133,9 @@ class connecting {
  public:
   /// The connection when the event was the last one. After that, or an error, it is empty.
   [[nodiscard]] Result<std::optional<connection>> handle(const event& happened);
+  /// As `connector::event_fd` and `handle_waiting`.
+  [[nodiscard]] int event_fd() const noexcept { return end_.own_fd(); }
+  [[nodiscard]] Result<std::optional<connection>> handle_waiting();
 
   /// For receives that were not posted before.
   [[nodiscard]] queue_pair<rc>& qp() noexcept { return qp_; }
@@ -174,7 +194,7 @@ class connection {
   /// Its events come to a shared channel from now on: give them to `handle`.
   [[nodiscard]] Result<> migrate(const event_channel& to);
   /// The descriptor of the channel that it has to itself; -1 where that is shared.
-  [[nodiscard]] int event_fd() const noexcept { return end_.own ? end_.own->fd() : -1; }
+  [[nodiscard]] int event_fd() const noexcept { return end_.own_fd(); }
   /// Takes the events that wait on the channel that it has to itself, without waiting.
   [[nodiscard]] Result<> handle_waiting();
 

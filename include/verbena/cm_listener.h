@@ -95,7 +95,7 @@ class listener {
   /// `would_block` when nobody waits.
   [[nodiscard]] Result<incoming> try_accept();
   /// Readable when somebody may wait; -1 where the channel is shared.
-  [[nodiscard]] int fd() const noexcept { return end_.own ? end_.own->fd() : -1; }
+  [[nodiscard]] int fd() const noexcept { return end_.own_fd(); }
 
   /// @}
   /// @name On a channel that is shared

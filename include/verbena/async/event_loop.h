@@ -30,8 +30,8 @@ concept event_loop = requires(L& loop, dispatcher& of, int fd, async_clock::time
   loop.spawn(std::move(work));
   loop.post(std::move(call));
   loop.stop();
-  { loop.readable(fd, stop).await_resume() } -> std::same_as<Result<>>;
-  { loop.writable(fd, stop).await_resume() } -> std::same_as<Result<>>;
+  { loop.readable(fd, wait_options{stop, when}).await_resume() } -> std::same_as<Result<>>;
+  { loop.writable(fd, wait_options{stop, when}).await_resume() } -> std::same_as<Result<>>;
   { loop.sleep_until(when, stop).await_resume() } -> std::same_as<Result<>>;
 };
 
@@ -57,6 +57,10 @@ struct watched {
   ~watched() = default;
 };
 
+class loop_waiter;
+/// Who waits for a moment, the earliest first.
+using loop_timers = std::multimap<async_clock::time_point, loop_waiter*>;
+
 /// A coroutine that waits for the loop itself.
 class loop_waiter : private list_node {
  public:
@@ -75,6 +79,8 @@ class loop_waiter : private list_node {
   void wake_with(Result<> how) noexcept;
   [[nodiscard]] virtual Result<> arm() = 0;
   virtual void disarm() noexcept = 0;
+  /// Its moment has come.
+  virtual void due() noexcept = 0;
   loop_base& loop_;
 
  private:
@@ -98,13 +104,16 @@ class loop_waiter : private list_node {
 
 class [[nodiscard]] fd_waiter final : public loop_waiter, private watched {
  public:
-  fd_waiter(loop_base& loop, int of, short wanted, std::stop_token stop) noexcept;
+  fd_waiter(loop_base& loop, int of, short wanted, wait_options until) noexcept;
   ~fd_waiter() { give_up(); }
 
  private:
   void notice() noexcept override;
   [[nodiscard]] Result<> arm() override;
   void disarm() noexcept override;
+  void due() noexcept override;
+  std::optional<async_clock::time_point> deadline_;
+  loop_timers::iterator place_;
 };
 
 class [[nodiscard]] timer_waiter final : public loop_waiter {
@@ -114,11 +123,11 @@ class [[nodiscard]] timer_waiter final : public loop_waiter {
   ~timer_waiter() { give_up(); }
 
  private:
-  friend class loop_base;
   [[nodiscard]] Result<> arm() override;
   void disarm() noexcept override;
+  void due() noexcept override;
   async_clock::time_point when_;
-  std::multimap<async_clock::time_point, timer_waiter*>::iterator place_;
+  loop_timers::iterator place_;
 };
 
 /// The frame around a task that nobody awaits: it is the loop's.
@@ -165,11 +174,11 @@ class loop_base {
   /// Calls it in the loop's thread. Any thread.
   void post(std::function<void()> call);
 
-  // Awaitable, each with a Result<>; a stop request ends them with `operation_canceled`. The
-  // descriptor is open until then.
+  // Awaitable, each with a Result<>; a stop request ends them with `operation_canceled`, a deadline
+  // with `timed_out`. The descriptor is open until then.
 
-  [[nodiscard]] fd_waiter readable(int fd, std::stop_token stop = {});
-  [[nodiscard]] fd_waiter writable(int fd, std::stop_token stop = {});
+  [[nodiscard]] fd_waiter readable(int fd, wait_options until = {});
+  [[nodiscard]] fd_waiter writable(int fd, wait_options until = {});
   [[nodiscard]] timer_waiter sleep_until(async_clock::time_point when, std::stop_token stop = {});
   [[nodiscard]] timer_waiter sleep_for(std::chrono::nanoseconds time, std::stop_token stop = {});
 
@@ -219,7 +228,7 @@ class loop_base {
   loop_options options_;
   std::unique_ptr<waker> waker_;
   std::vector<std::unique_ptr<source>> sources_;
-  std::multimap<async_clock::time_point, timer_waiter*> timers_;
+  loop_timers timers_;
   list_head ready_;    // waiters
   list_head spawned_;  // roots that have not begun
   list_head running_;

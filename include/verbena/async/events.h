@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <stop_token>
 #include <utility>
 
 #include "verbena/async/event_loop.h"
@@ -12,11 +11,11 @@ namespace verbena::verbs {
 /// The next of something that comes through a descriptor: `take` gives it, or `would_block`. For
 /// event channels of any kind; their descriptor does not block.
 template <event_loop Loop, typename Take>
-auto next_of(Loop& loop, int fd, Take take, std::stop_token stop = {}) -> task<decltype(take())> {
+auto next_of(Loop& loop, int fd, Take take, wait_options until = {}) -> task<decltype(take())> {
   while (true) {
     auto one = take();
     if (one || !one.error().would_block()) co_return std::move(one);
-    if (auto waited = co_await loop.readable(fd, stop); !waited)
+    if (auto waited = co_await loop.readable(fd, until); !waited)
       co_return std::unexpected(std::move(waited).error());
   }
 }
@@ -31,11 +30,11 @@ class device_events {
     VERBENA_TRY(device.set_async_blocking(false));
     return device_events(loop, device);
   }
-  /// `operation_canceled` after a stop request; the stream goes on with the next call.
-  [[nodiscard]] task<Result<async_event>> next(std::stop_token stop = {}) {
+  /// After a stop request or a deadline the stream goes on with the next call.
+  [[nodiscard]] task<Result<async_event>> next(wait_options until = {}) {
     return next_of(
         *loop_, device_->async_fd(), [device = device_] { return device->get_async_event(); },
-        std::move(stop));
+        std::move(until));
   }
 
  private:

@@ -177,7 +177,7 @@ void loop_base::take_posted() {
 void loop_base::run_timers() {
   if (timers_.empty()) return;
   const auto now = async_clock::now();
-  while (!timers_.empty() && timers_.begin()->first <= now) timers_.begin()->second->wake_with({});
+  while (!timers_.empty() && timers_.begin()->first <= now) timers_.begin()->second->due();
 }
 
 void loop_base::resume_ready() {
@@ -248,11 +248,11 @@ loop_base::timeout loop_base::next_timeout() {
   return std::max<timeout::value_type>(*first - async_clock::now(), timeout::value_type(0));
 }
 
-fd_waiter loop_base::readable(int fd, std::stop_token stop) {
-  return {*this, fd, POLLIN, std::move(stop)};
+fd_waiter loop_base::readable(int fd, wait_options until) {
+  return {*this, fd, POLLIN, std::move(until)};
 }
-fd_waiter loop_base::writable(int fd, std::stop_token stop) {
-  return {*this, fd, POLLOUT, std::move(stop)};
+fd_waiter loop_base::writable(int fd, wait_options until) {
+  return {*this, fd, POLLOUT, std::move(until)};
 }
 timer_waiter loop_base::sleep_until(async_clock::time_point when, std::stop_token stop) {
   return {*this, when, std::move(stop)};

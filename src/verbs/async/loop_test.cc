@@ -92,6 +92,24 @@ task<Result<>> wait_readable(Loop& loop, int fd, std::stop_token stop) {
   co_return co_await loop.readable(fd, std::move(stop));
 }
 template <typename Loop>
+task<Result<>> wait_readable_until(Loop& loop, int fd, async_clock::time_point when) {
+  co_return co_await loop.readable(fd, when);
+}
+
+TYPED_TEST(Loops, ADeadlineEndsAWaitForADescriptor) {
+  const int fd = eventfd(0, EFD_NONBLOCK);
+  const auto late =
+      this->loop_->run_until(wait_readable_until(*this->loop_, fd, async_clock::now() + 1ms));
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error(), std::errc::timed_out);
+  const std::uint64_t one = 1;
+  EXPECT_EQ(::write(fd, &one, sizeof one), 8);
+  EXPECT_TRUE(
+      this->loop_->run_until(wait_readable_until(*this->loop_, fd, async_clock::now() + 1h)));
+  ::close(fd);
+}
+
+template <typename Loop>
 task<> count_readable(Loop& loop, int fd, int& count) {
   must(co_await loop.readable(fd));
   ++count;

@@ -54,19 +54,30 @@ void loop_waiter::forget_stop() noexcept {
   stopped_.unlink();
 }
 
-fd_waiter::fd_waiter(loop_base& loop, int of, short wanted, std::stop_token stop) noexcept
-    : loop_waiter(loop, std::move(stop)) {
+fd_waiter::fd_waiter(loop_base& loop, int of, short wanted, wait_options until) noexcept
+    : loop_waiter(loop, std::move(until.stop)), deadline_(until.deadline) {
   fd = of;
   events = wanted;
 }
 void fd_waiter::notice() noexcept { wake_with({}); }
-Result<> fd_waiter::arm() { return loop_.watch(*this); }
-void fd_waiter::disarm() noexcept { loop_.unwatch(*this); }
+Result<> fd_waiter::arm() {
+  VERBENA_TRY(loop_.watch(*this));
+  if (deadline_) place_ = loop_.timers_.emplace(*deadline_, this);
+  return {};
+}
+void fd_waiter::disarm() noexcept {
+  loop_.unwatch(*this);
+  if (deadline_) loop_.timers_.erase(place_);
+}
+void fd_waiter::due() noexcept {
+  wake_with(fail(std::errc::timed_out, "event loop", "the deadline is over"));
+}
 
 Result<> timer_waiter::arm() {
   place_ = loop_.timers_.emplace(when_, this);
   return {};
 }
 void timer_waiter::disarm() noexcept { loop_.timers_.erase(place_); }
+void timer_waiter::due() noexcept { wake_with({}); }
 
 }  // namespace verbena::verbs::detail

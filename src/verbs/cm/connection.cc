@@ -36,9 +36,13 @@ Result<connector> connector::start(const event_channel& channel, const socket_ad
   return begin(std::move(end), peer, options);
 }
 
-Result<resolved> connector::resolve(const socket_address& peer, const resolve_options& options) {
+Result<connector> connector::start(const socket_address& peer, const resolve_options& options) {
   auto end = VERBENA_TRY(make_end(port_space::tcp));
-  connector one = VERBENA_TRY(begin(std::move(end), peer, options));
+  return begin(std::move(end), peer, options);
+}
+
+Result<resolved> connector::resolve(const socket_address& peer, const resolve_options& options) {
+  connector one = VERBENA_TRY(start(peer, options));
   // The rdma_cm has a time for each of the two steps; this is for a device that forgets one.
   const auto most = 2 * options.timeout + std::chrono::seconds(1);
   const event_channel& channel = *VERBENA_TRY(one.end_.own_channel("connector::resolve"));
@@ -55,6 +59,11 @@ Result<std::optional<resolved>> connector::handle(const event& happened) {
   if (!done) return std::unexpected(done.error());
   tell(end.one, "resolved");
   return resolved(std::move(end));
+}
+
+Result<std::optional<resolved>> connector::handle_waiting() {
+  const event_channel& channel = *VERBENA_TRY(end_.own_channel("connector::handle_waiting"));
+  return take_waiting(channel, [&](const event& happened) { return handle(happened); });
 }
 
 // --- resolved
@@ -87,6 +96,11 @@ Result<std::optional<connection>> connecting::handle(const event& happened) {
   tell(end.one, "established");
   if (private_data_.empty()) private_data_ = happened.private_data();
   return connection(std::move(end), std::move(qp), std::move(private_data_));
+}
+
+Result<std::optional<connection>> connecting::handle_waiting() {
+  const event_channel& channel = *VERBENA_TRY(end_.own_channel("connecting::handle_waiting"));
+  return take_waiting(channel, [&](const event& happened) { return handle(happened); });
 }
 
 Result<connection> connecting::wait(std::chrono::milliseconds at_most,

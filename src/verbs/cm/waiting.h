@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <stop_token>
 #include <utility>
 
@@ -33,6 +34,20 @@ auto wait_for(const event_channel& channel, std::chrono::steady_clock::time_poin
         std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
     if (left <= 0ms) return fail(std::errc::timed_out, verb, "nothing has come within the time");
     VERBENA_TRY(channel.wait(std::min<std::chrono::milliseconds>(left, 1h), stop));
+  }
+}
+
+/// Takes the events that wait and gives each to `handle`, until that returns an error or something.
+/// The channel may go with that.
+template <typename Handle>
+auto take_waiting(const event_channel& channel, Handle handle)
+    -> decltype(handle(std::declval<const event&>())) {
+  while (true) {
+    const auto happened = channel.try_get_event();
+    if (!happened && happened.error().would_block()) return std::nullopt;
+    if (!happened) return std::unexpected(happened.error());
+    auto next = handle(*happened);
+    if (!next || *next) return next;
   }
 }
 

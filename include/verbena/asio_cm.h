@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <unistd.h>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/compose.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "verbena/asio.h"
+#include "verbena/cm_connection.h"
+#include "verbena/cm_listener.h"
+
+/// Boost.Asio: the rdma_cm's phases with completion tokens. Handlers get a
+/// `boost::system::error_code` and the next phase, which is there where the code is none. Terminal
+/// cancellation ends a step and destroys its phase: no id and no queue pair stays behind.
+namespace verbena::verbs::cm {
+
+namespace detail {
+
+/// What a step waits for: `look` gives something, nothing yet, or an error, and `fd` is readable
+/// when it is to look again.
+template <typename Step>
+class asio_step {
+ public:
+  asio_step(boost::asio::any_io_executor executor, Result<Step> started)
+      : executor_(std::move(executor)), step_(std::move(started)) {}
+
+  template <typename Self>
+  void operator()(Self& self, boost::system::error_code error = {}) {
+    // No handler is called within the call that begins.
+    if (!std::exchange(begun_, true)) return boost::asio::post(executor_, std::move(self));
+    if (self.cancelled() != boost::asio::cancellation_type::none)
+      error = boost::asio::error::operation_aborted;
+    if (error) return end(self, error, std::nullopt);
+    if (!step_) return end(self, to_asio(step_.error()), std::nullopt);
+    auto next = step_->look();
+    if (!next) return end(self, to_asio(next.error()), std::nullopt);
+    if (*next) return end(self, {}, std::move(*next));
+    if (descriptor_ == nullptr) {
+      // Asio closes what it waits for; the channel's is the channel's.
+      const int fd = ::dup(step_->fd());
+      if (fd < 0) return end(self, {errno, boost::system::system_category()}, std::nullopt);
+      descriptor_ = std::make_unique<boost::asio::posix::stream_descriptor>(executor_, fd);
+    }
+    auto& descriptor = *descriptor_;
+    descriptor.async_wait(boost::asio::posix::stream_descriptor::wait_read, std::move(self));
+  }
+
+ private:
+  template <typename Self>
+  void end(Self& self, boost::system::error_code error, std::optional<typename Step::next> next) {
+    descriptor_.reset();
+    step_ = fail(std::errc::operation_canceled, "asio_step");  // the phase goes first
+    self.complete(error, std::move(next));
+  }
+
+  boost::asio::any_io_executor executor_;
+  Result<Step> step_;
+  std::unique_ptr<boost::asio::posix::stream_descriptor> descriptor_;
+  bool begun_ = false;
+};
+
+template <typename Next, typename Phase>
+struct asio_phase {
+  using next = Next;
+  [[nodiscard]] Result<std::optional<Next>> look() { return phase.handle_waiting(); }
+  [[nodiscard]] int fd() const { return phase.event_fd(); }
+  Phase phase;
+};
+struct asio_request {
+  using next = incoming;
+  [[nodiscard]] Result<std::optional<incoming>> look() const {
+    auto who = at->try_accept();
+    if (!who && who.error().would_block()) return std::nullopt;
+    if (!who) return std::unexpected(std::move(who).error());
+    return std::move(*who);
+  }
+  [[nodiscard]] int fd() const { return at->fd(); }
+  listener* at;
+};
+
+template <typename Step, typename Token>
+auto take_step(const boost::asio::any_io_executor& executor, Result<Step> started, Token&& token) {
+  using signature = void(boost::system::error_code, std::optional<typename Step::next>);
+  return boost::asio::async_compose<Token, signature>(asio_step<Step>(executor, std::move(started)),
+                                                      token, executor);
+}
+template <typename Next, typename Phase>
+[[nodiscard]] Result<asio_phase<Next, Phase>> first_step(Result<Phase> started) {
+  return asio_phase<Next, Phase>{VERBENA_TRY(std::move(started))};
+}
+
+}  // namespace detail
+
+/// As `connector::resolve`.
+template <typename Token>
+auto async_resolve(const boost::asio::any_io_executor& executor, const socket_address& peer,
+                   const resolve_options& options, Token&& token) {
+  return detail::take_step(executor, detail::first_step<resolved>(connector::start(peer, options)),
+                           std::forward<Token>(token));
+}
+
+/// As `resolved::connect`. The peer is asked before this returns.
+template <typename Token>
+auto async_connect(const boost::asio::any_io_executor& executor, resolved peer, queue_pair<rc> qp,
+                   const connection_parameters& parameters, Token&& token) {
+  return detail::take_step(
+      executor,
+      detail::first_step<connection>(std::move(peer).start_connect(std::move(qp), parameters)),
+      std::forward<Token>(token));
+}
+
+/// The next who asks. The listener outlives the step and has its channel to itself.
+template <typename Token>
+auto async_accept(const boost::asio::any_io_executor& executor, listener& at, Token&& token) {
+  return detail::take_step(executor, Result<detail::asio_request>(detail::asio_request{&at}),
+                           std::forward<Token>(token));
+}
+
+/// As `incoming::accept`.
+template <typename Token>
+auto async_accept(const boost::asio::any_io_executor& executor, incoming who, queue_pair<rc> qp,
+                  const connection_parameters& parameters, Token&& token) {
+  return detail::take_step(
+      executor,
+      detail::first_step<connection>(std::move(who).start_accept(std::move(qp), parameters)),
+      std::forward<Token>(token));
+}
+
+}  // namespace verbena::verbs::cm

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbena/asio_cm.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <optional>
+
+#include "verbs/test_pair.h"
+
+namespace verbena::verbs {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using testing::must;
+
+/// A queue pair of its own for each phase.
+struct Things {
+  template <typename Phase>
+  explicit Things(Phase& of)
+      : device(must(of.context())),
+        pd(must(device.alloc_pd())),
+        cq(must(device.create_cq({.depth = 64}))),
+        qp(must(of.create_qp(pd, {.send_cq = cq, .recv_cq = cq}))) {}
+  context device;
+  protection_domain pd;
+  completion_queue cq;
+  queue_pair<rc> qp;
+};
+
+cm::listener bind_server() {
+  const auto row = must(must(context::open("vrb0")).routable_gid());
+  return must(cm::listener::bind(cm::socket_address(row.id, 0)));
+}
+
+asio::awaitable<void> accept_one(cm::listener& server, std::optional<cm::connection>& to) {
+  const auto executor = co_await asio::this_coro::executor;
+  auto asked = co_await cm::async_accept(executor, server, asio::use_awaitable);
+  Things things(*asked);
+  to = co_await cm::async_accept(executor, std::move(*asked), std::move(things.qp), {},
+                                 asio::use_awaitable);
+}
+asio::awaitable<void> connect_one(const cm::socket_address peer,
+                                  std::optional<cm::connection>& to) {
+  const auto executor = co_await asio::this_coro::executor;
+  auto found = co_await cm::async_resolve(executor, peer, {}, asio::use_awaitable);
+  Things things(*found);
+  to = co_await cm::async_connect(executor, std::move(*found), std::move(things.qp), {},
+                                  asio::use_awaitable);
+}
+
+TEST(AsioConnects, BothSidesAsCoroutines) {
+  asio::io_context io;
+  auto server = bind_server();
+  std::optional<cm::connection> near;
+  std::optional<cm::connection> far;
+  asio::co_spawn(io, accept_one(server, far), asio::detached);
+  asio::co_spawn(io, connect_one(server.local_addr(), near), asio::detached);
+  io.run();
+  ASSERT_TRUE(near && far);
+  EXPECT_EQ(near->qp().state(), qp_state::rts);
+  EXPECT_EQ(near->local_addr(), far->peer_addr());
+}
+
+TEST(AsioConnects, ASlotCancelsAStep) {
+  asio::io_context io;
+  auto server = bind_server();
+  asio::cancellation_signal signal;
+  error_code how;
+  cm::async_accept(io.get_executor(), server,
+                   asio::bind_cancellation_slot(
+                       signal.slot(), [&](error_code error, std::optional<cm::incoming> who) {
+                         how = error;
+                         EXPECT_FALSE(who);
+                       }));
+  asio::post(io, [&] { signal.emit(asio::cancellation_type::terminal); });
+  io.run();
+  EXPECT_EQ(how, asio::error::operation_aborted);
+}
+
+TEST(AsioConnects, WhatCannotBeginIsAnErrorInTheHandler) {
+  asio::io_context io;
+  error_code how;
+  cm::async_resolve(io.get_executor(), cm::socket_address(), {},
+                    [&](error_code error, const std::optional<cm::resolved>& found) {
+                      how = error;
+                      EXPECT_FALSE(found);
+                    });
+  EXPECT_FALSE(how);
+  io.run();
+  EXPECT_EQ(how, boost::system::errc::invalid_argument);
+}
+
+}  // namespace
+}  // namespace verbena::verbs
