@@ -25,6 +25,7 @@ namespace verbena::verbs {
 
 namespace streams {
 class connection;
+class Connecting;
 }  // namespace streams
 
 class listener;
@@ -179,6 +180,7 @@ class stream {
 
  private:
   friend class stream_builder;
+  friend class stream_connecting;
   friend class listener;
   explicit stream(const std::shared_ptr<streams::connection>& connection)
       : reader_(connection), writer_(connection) {}
@@ -194,6 +196,27 @@ struct stream_connect_options {
   /// For the address, for the route, and for the peer's answer, each.
   std::chrono::milliseconds timeout{std::chrono::seconds(30)};
   std::stop_token stop{};  ///< `operation_canceled` when it was asked to stop
+};
+
+/// A stream that is being connected, without a call that waits. Destroyed before it is there, it
+/// leaves nothing.
+///
+/// Threads: one at a time.
+class stream_connecting {
+ public:
+  stream_connecting(stream_connecting&&) noexcept;
+  stream_connecting& operator=(stream_connecting&&) noexcept;
+  ~stream_connecting();
+
+  /// Readable when `try_finish` may have something to do. It stays this object's.
+  [[nodiscard]] int fd() const;
+  /// The stream; `would_block` until the peer has answered. After anything else this is empty.
+  [[nodiscard]] Result<stream> try_finish();
+
+ private:
+  friend class stream_builder;
+  explicit stream_connecting(std::unique_ptr<streams::Connecting> state) noexcept;
+  std::unique_ptr<streams::Connecting> state_;
 };
 
 /// What a stream runs on. The queue is for its queue pair alone, and sends events to the channel.
@@ -244,6 +267,11 @@ class stream_builder {
   /// "192.168.1.7:4791", "[fe80::1%eth0]:4791".
   [[nodiscard]] Result<stream> connect(
       std::string_view peer, std::chrono::milliseconds at_most = std::chrono::seconds(30)) const;
+
+  /// The same without waiting. `at_most`: for the address and for the route, each.
+  [[nodiscard]] Result<stream_connecting> start_connect(
+      const cm::socket_address& peer,
+      std::chrono::milliseconds at_most = std::chrono::seconds(30)) const;
 
   /// How much a queue pair of such a stream holds.
   [[nodiscard]] qp_caps caps() const;

@@ -2,13 +2,17 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <string_view>
-#include <utility>
 
 #include "verbena/cm_listener.h"
 #include "verbena/stream.h"
 
 namespace verbena::verbs {
+
+namespace streams {
+class Acceptor;
+}  // namespace streams
 
 /// Where streams are connected to.
 ///
@@ -26,21 +30,25 @@ class listener {
 
   /// Waits for somebody, as long as it takes.
   [[nodiscard]] Result<stream> accept();
-  /// `timed_out` where nobody came, or who came did not stay for so long.
+  /// `timed_out` where nobody came; who is being accepted then may be had by the next call.
   [[nodiscard]] Result<stream> accept(std::chrono::milliseconds at_most);
-  /// `would_block` where nobody waits, which `fd` tells. Who waits is accepted, which takes a
-  /// message to him and back.
+  /// Never waits: begins with all who ask, and gives one who has come to the end of the handshake.
+  /// `would_block` where nobody has; try again when `fd` is readable. Another error is of one who
+  /// came and is gone: a peer that does not answer has 30 seconds, and keeps nobody else waiting.
   [[nodiscard]] Result<stream> try_accept();
-  /// Readable when somebody may wait. It stays the listener's.
-  [[nodiscard]] int fd() const noexcept { return listener_.fd(); }
+  /// Readable when `try_accept` may have something to do. It stays the listener's; -1 where nothing
+  /// is behind it.
+  [[nodiscard]] int fd() const noexcept;
   /// With the port that was chosen.
-  [[nodiscard]] cm::socket_address local_addr() const noexcept { return listener_.local_addr(); }
+  [[nodiscard]] cm::socket_address local_addr() const noexcept;
+
+  listener(listener&&) noexcept;
+  listener& operator=(listener&&) noexcept;
+  ~listener();
 
  private:
-  listener(cm::listener made, const stream_builder& sizes)
-      : listener_(std::move(made)), sizes_(sizes) {}
-  cm::listener listener_;
-  stream_builder sizes_;
+  explicit listener(std::unique_ptr<streams::Acceptor> state) noexcept;
+  std::unique_ptr<streams::Acceptor> state_;
 };
 
 }  // namespace verbena::verbs

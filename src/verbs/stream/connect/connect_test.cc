@@ -39,6 +39,37 @@ struct Met {
   std::optional<stream> far;
 };
 
+/// Waits until it is readable, as an event loop does.
+void wait_for(int fd) {
+  pollfd one{.fd = fd, .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::poll(&one, 1, 30'000), 1);
+}
+Result<stream> accept_by_fd(listener& server) {
+  while (true) {
+    auto made = server.try_accept();
+    if (made || !made.error().would_block()) return made;
+    wait_for(server.fd());
+  }
+}
+Result<stream> finish_by_fd(stream_connecting& way) {
+  while (true) {
+    auto made = way.try_finish();
+    if (made || !made.error().would_block()) return made;
+    wait_for(way.fd());
+  }
+}
+/// Until its request has reached the server, which begins to accept it.
+bool server_has_asked(listener& server, stream_connecting& way) {
+  if (::testing::Test::HasFailure()) return true;
+  pollfd one{.fd = server.fd(), .events = POLLIN, .revents = 0};
+  if (::poll(&one, 1, 1) == 1) {
+    EXPECT_TRUE(server.try_accept().error().would_block());
+    return true;
+  }
+  EXPECT_TRUE(way.try_finish().error().would_block());
+  return false;
+}
+
 TEST(StreamConnect, ConnectsByAddressAndCloses) {
   for (const auto transport : kBoth) {
     Met ends(stream_builder().transport(transport));
@@ -167,10 +198,62 @@ TEST(StreamConnect, AListenerTellsWhenSomebodyWaits) {
   EXPECT_EQ(server.accept(10ms).error(), std::errc::timed_out);
   std::optional<stream> far;
   const std::jthread connecting([&] { far = must(stream::connect(server.local_addr())); });
-  pollfd one{.fd = server.fd(), .events = POLLIN, .revents = 0};
-  ASSERT_EQ(::poll(&one, 1, 30'000), 1);
-  const stream near = must(server.try_accept());
+  const stream near = must(accept_by_fd(server));
   EXPECT_EQ(near.local_addr(), server.local_addr());
+}
+
+// The first of two has asked, and looks at no answer: the second is accepted nevertheless.
+TEST(StreamConnect, WhoDoesNotAnswerKeepsNobodyWaiting) {
+  listener server = must(listener::bind("127.93.16.2:0"));
+  auto silent = must(stream_builder().start_connect(server.local_addr()));
+  while (!server_has_asked(server, silent)) {}
+  std::optional<stream> far;
+  std::jthread connecting([&] { far = must(stream::connect(server.local_addr())); });
+  const stream near = must(accept_by_fd(server));
+  connecting.join();
+  EXPECT_EQ(near.peer_addr(), far->local_addr());
+
+  // And the first one whenever it goes on.
+  std::optional<stream> late;
+  std::jthread going_on([&] { late = must(finish_by_fd(silent)); });
+  const stream other = must(accept_by_fd(server));
+  going_on.join();
+  EXPECT_EQ(other.peer_addr(), late->local_addr());
+}
+
+TEST(StreamConnect, OneThatGoesWhileItIsAcceptedIsAnErrorOfItsOwn) {
+  listener server = must(listener::bind("127.93.16.2:0"));
+  {
+    auto gone = must(stream_builder().start_connect(server.local_addr()));
+    while (!server_has_asked(server, gone)) {}
+  }
+  const auto lost = accept_by_fd(server);
+  ASSERT_FALSE(lost);
+  EXPECT_NE(lost.error(), std::errc::timed_out) << lost.error().message();
+  std::optional<stream> far;
+  const std::jthread connecting([&] { far = must(stream::connect(server.local_addr())); });
+  must(accept_by_fd(server));
+}
+
+TEST(StreamConnect, ConnectsWithoutWaiting) {
+  listener server = must(listener::bind("127.93.16.1:0"));
+  std::optional<stream> near;
+  std::jthread accepting([&] { near = must(server.accept(kPatience)); });
+  auto way = must(stream_builder().start_connect(server.local_addr()));
+  stream far = must(finish_by_fd(way));
+  accepting.join();
+  EXPECT_EQ(way.try_finish().error(), std::errc::bad_file_descriptor);
+  EXPECT_EQ(way.fd(), -1);
+  must(far.write(bytes_of("hello")));
+  std::array<std::byte, 5> into{};
+  EXPECT_EQ(must(near->read(into)), 5);
+  const auto moved = std::move(server);
+  // NOLINTBEGIN(bugprone-use-after-move): what it then says is what is tested
+  EXPECT_EQ(server.try_accept().error(), std::errc::bad_file_descriptor);
+  EXPECT_EQ(server.accept().error(), std::errc::bad_file_descriptor);
+  EXPECT_EQ(server.fd(), -1);
+  EXPECT_FALSE(server.local_addr());
+  // NOLINTEND(bugprone-use-after-move)
 }
 
 }  // namespace
