@@ -23,7 +23,7 @@ namespace verbena::verbs::cm {
 
 namespace detail {
 
-/// What a step waits for: `look` gives something, nothing yet, or an error, and `fd` is readable
+/// Waits for a step: its `look` gives something, nothing yet, or an error, and its `fd` is readable
 /// when it is to look again.
 template <typename Step>
 class asio_step {
@@ -66,6 +66,7 @@ class asio_step {
   bool begun_ = false;
 };
 
+/// A phase that leads to `Next`.
 template <typename Next, typename Phase>
 struct asio_phase {
   using next = Next;
@@ -73,6 +74,7 @@ struct asio_phase {
   [[nodiscard]] int fd() const { return phase.event_fd(); }
   Phase phase;
 };
+/// Whoever asks a listener next.
 struct asio_request {
   using next = incoming;
   [[nodiscard]] Result<std::optional<incoming>> look() const {
