@@ -22,7 +22,7 @@
 namespace verbena::verbs {
 
 namespace streams {
-class Redial;
+class connector_core;
 }  // namespace streams
 
 /// One way to a peer.
@@ -90,8 +90,9 @@ class stream_connector {
   [[nodiscard]] std::vector<stream_path_state> paths() const;
 
  private:
-  explicit stream_connector(std::shared_ptr<streams::Redial> core) : core_(std::move(core)) {}
-  std::shared_ptr<streams::Redial> core_;
+  explicit stream_connector(std::shared_ptr<streams::connector_core> core)
+      : core_(std::move(core)) {}
+  std::shared_ptr<streams::connector_core> core_;
 };
 
 /// Once, of a connector that nobody keeps.

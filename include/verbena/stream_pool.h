@@ -48,7 +48,7 @@ struct acquire_options {
 };
 
 namespace streams {
-class PoolCore;
+class pool_core;
 }  // namespace streams
 
 /// A stream of a pool's, for as long as this is there. Then it goes back, if it is between messages
@@ -73,13 +73,13 @@ class stream_lease {
   void discard();
 
  private:
-  friend class streams::PoolCore;
-  stream_lease(std::shared_ptr<streams::PoolCore> pool, std::size_t peer, stream one,
+  friend class streams::pool_core;
+  stream_lease(std::shared_ptr<streams::pool_core> pool, std::size_t peer, stream one,
                retry_environment::time_point opened)
       : pool_(std::move(pool)), peer_(peer), stream_(std::move(one)), opened_(opened) {}
   void end(bool is_good);
 
-  std::shared_ptr<streams::PoolCore> pool_;
+  std::shared_ptr<streams::pool_core> pool_;
   std::size_t peer_;
   stream stream_;
   retry_environment::time_point opened_;
@@ -128,8 +128,8 @@ class stream_pool {
   [[nodiscard]] std::vector<stream_path_state> paths(std::size_t peer = 0) const;
 
  private:
-  explicit stream_pool(std::shared_ptr<streams::PoolCore> core) : core_(std::move(core)) {}
-  std::shared_ptr<streams::PoolCore> core_;
+  explicit stream_pool(std::shared_ptr<streams::pool_core> core) : core_(std::move(core)) {}
+  std::shared_ptr<streams::pool_core> core_;
 };
 
 }  // namespace verbena::verbs

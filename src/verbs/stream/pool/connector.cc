@@ -1,40 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
+#include "verbs/stream/pool/connector.h"
 
 #include <utility>
 
-#include "verbena/stream_connector.h"
-#include "verbs/stream/pool/redial.h"
-
 namespace verbena::verbs {
+namespace streams {
 
-std::string stream_path::to_string() const {
-  return from ? fmt::format("{} from {}", to.to_string(), from->to_string()) : to.to_string();
+Result<stream> connector_core::connect(std::optional<Time> until, const std::stop_token& stop) {
+  std::optional<stream> made;
+  const Dial dial = [&](const stream_path& path, std::chrono::milliseconds timeout) -> Result<> {
+    made =
+        VERBENA_TRY(sizes_.connect(path.to, {.from = path.from, .timeout = timeout, .stop = stop}));
+    return {};
+  };
+  VERBENA_TRY(run(dial, until, stop));
+  return std::move(*made);
 }
 
-Result<stream_endpoint> stream_endpoint::from_string(std::string_view text) {
-  stream_endpoint made;
-  for (;;) {
-    const auto comma = text.find(',');
-    made.paths.push_back(
-        {.to = VERBENA_TRY(cm::socket_address::from_string(text.substr(0, comma)))});
-    if (comma == std::string_view::npos) return made;
-    text.remove_prefix(comma + 1);
-  }
-}
-
-stream_endpoint stream_endpoint::from_each(std::span<const cm::socket_address> ours) const {
-  stream_endpoint made{.order = order};
-  for (const stream_path& path : paths)
-    for (const cm::socket_address& from : ours)
-      if (from.is_ipv4() == path.to.is_ipv4()) made.paths.push_back({.to = path.to, .from = from});
-  return made;
-}
+}  // namespace streams
 
 Result<stream_connector> stream_connector::create(stream_endpoint to, const stream_builder& sizes,
                                                   const reconnect_policy& how) {
-  VERBENA_TRY(streams::Redial::check(to, how));
-  return stream_connector(std::make_shared<streams::Redial>(std::move(to), sizes, how));
+  VERBENA_TRY(streams::connector_core::check(to, how));
+  return stream_connector(std::make_shared<streams::connector_core>(std::move(to), sizes, how));
 }
 
 Result<stream> stream_connector::connect(stream_timeout at_most,

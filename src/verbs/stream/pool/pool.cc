@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "verbena/stream_pool.h"
+#include "verbs/stream/pool/connector.h"
 #include "verbs/stream/pool/lease_pool.h"
-#include "verbs/stream/pool/redial.h"
 #include "verbs/stream/resources.h"
 
 namespace verbena::verbs {
@@ -18,9 +18,9 @@ retry_environment& environment_of(const stream_pool_options& options) {
 
 }  // namespace
 
-class PoolCore : public std::enable_shared_from_this<PoolCore> {
+class pool_core : public std::enable_shared_from_this<pool_core> {
  public:
-  PoolCore(std::vector<stream_endpoint> peers, const stream_pool_options& options)
+  pool_core(std::vector<stream_endpoint> peers, const stream_pool_options& options)
       : leases_(
             peers.size(), options, environment_of(options),
             {.open = [this](std::size_t peer, auto until,
@@ -28,7 +28,8 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
              .probe = [at_most = options.probe_timeout](stream& one) { return one.probe(at_most); },
              .check = [](stream& one) { return one.check_idle(); }}) {
     for (stream_endpoint& peer : peers)
-      peers_.push_back(std::make_unique<Redial>(std::move(peer), options.sizes, options.reconnect));
+      peers_.push_back(
+          std::make_unique<connector_core>(std::move(peer), options.sizes, options.reconnect));
   }
 
   [[nodiscard]] Result<stream_lease> acquire(const acquire_options& how) {
@@ -54,7 +55,7 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
     return {shared_from_this(), peer, std::move(kept.one), kept.opened};
   }
 
-  std::vector<std::unique_ptr<Redial>> peers_;
+  std::vector<std::unique_ptr<connector_core>> peers_;
   LeasePool<stream> leases_;
 };
 
@@ -112,7 +113,7 @@ Result<stream_pool> stream_pool::create(std::vector<stream_endpoint> peers,
   VERBENA_TRY(check_options(options));
   for (const stream_endpoint& peer : peers)
     VERBENA_TRY(streams::Redial::check(peer, options.reconnect));
-  return stream_pool(std::make_shared<streams::PoolCore>(std::move(peers), options));
+  return stream_pool(std::make_shared<streams::pool_core>(std::move(peers), options));
 }
 
 stream_pool& stream_pool::operator=(stream_pool&& from) noexcept {
@@ -126,8 +127,8 @@ stream_pool::~stream_pool() { close(); }
 
 namespace {
 
-Result<streams::PoolCore*> open(const std::shared_ptr<streams::PoolCore>& core,
-                                const char* operation) {
+Result<streams::pool_core*> open(const std::shared_ptr<streams::pool_core>& core,
+                                 const char* operation) {
   if (core != nullptr) return core.get();
   return fail(std::errc::bad_file_descriptor, operation, "the pool is empty: it was moved from");
 }

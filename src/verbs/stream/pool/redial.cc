@@ -20,9 +20,8 @@ Error with_context(const Error& error, std::string context) {
 
 }  // namespace
 
-Redial::Redial(stream_endpoint to, const stream_builder& sizes, const reconnect_policy& how)
+Redial::Redial(stream_endpoint to, const reconnect_policy& how)
     : to_(std::move(to)),
-      sizes_(sizes),
       how_(how),
       environment_(how.environment != nullptr ? *how.environment : retry_environment::system()),
       paths_(to_.paths.size(), to_.order, how.backoff),
@@ -121,17 +120,6 @@ std::string Redial::what_failed() const {
   for (std::size_t i = 0; i < last_.size(); ++i)
     if (last_[i]) text += fmt::format("; to {}: {}", to_.paths[i].to_string(), last_[i]->message());
   return text;
-}
-
-Result<stream> Redial::connect(std::optional<Time> until, const std::stop_token& stop) {
-  std::optional<stream> made;
-  const Dial dial = [&](const stream_path& path, std::chrono::milliseconds timeout) -> Result<> {
-    made =
-        VERBENA_TRY(sizes_.connect(path.to, {.from = path.from, .timeout = timeout, .stop = stop}));
-    return {};
-  };
-  VERBENA_TRY(run(dial, until, stop));
-  return std::move(*made);
 }
 
 std::vector<stream_path_state> Redial::states() {

@@ -23,16 +23,13 @@ class Redial {
   /// One attempt by a path, each of its steps within the time-out.
   using Dial = std::function<Result<>(const stream_path& path, std::chrono::milliseconds timeout)>;
 
-  Redial(stream_endpoint to, const stream_builder& sizes, const reconnect_policy& how);
+  Redial(stream_endpoint to, const reconnect_policy& how);
   [[nodiscard]] static Result<> check(const stream_endpoint& to, const reconnect_policy& how);
 
   [[nodiscard]] Result<> run(const Dial& dial, std::optional<Time> until,
                              const std::stop_token& stop);
-  /// `run` with a stream's connect.
-  [[nodiscard]] Result<stream> connect(std::optional<Time> until, const std::stop_token& stop);
   [[nodiscard]] std::vector<stream_path_state> states();
 
-  [[nodiscard]] retry_environment& environment() { return environment_; }
   [[nodiscard]] std::optional<Time> deadline_of(stream_timeout at_most);
 
  private:
@@ -49,7 +46,6 @@ class Redial {
   [[nodiscard]] std::string what_failed() const;
 
   const stream_endpoint to_;
-  const stream_builder sizes_;
   const reconnect_policy how_;
   retry_environment& environment_;
 

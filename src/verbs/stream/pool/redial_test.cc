@@ -30,10 +30,9 @@ struct Peer {
     stream_endpoint to =
         must(stream_endpoint::from_string(std::string(kFirst) + "," + std::string(kSecond)));
     to.order = order;
-    redial.emplace(to, stream_builder(),
-                   reconnect_policy{.backoff = {.initial = 100ms, .jitter = 0},
-                                    .max_attempts = max_attempts,
-                                    .environment = &environment});
+    redial.emplace(to, reconnect_policy{.backoff = {.initial = 100ms, .jitter = 0},
+                                        .max_attempts = max_attempts,
+                                        .environment = &environment});
   }
   Result<> run(std::optional<std::chrono::milliseconds> at_most = {},
                const std::stop_token& stop = {}) {
