@@ -153,7 +153,7 @@ Result<bool> connection::handle(const event& happened) {
 }
 
 Result<> connection::wait_disconnected(std::chrono::milliseconds at_most) {
-  if (over_) return {};
+  if (over_ && end_.one) return {};
   const event_channel& channel = *VERBENA_TRY(end_.own_channel("connection::wait_disconnected"));
   const auto step = [&](const event& happened) -> Result<bool> {
     VERBENA_TRY(handle(happened));
