@@ -378,6 +378,9 @@ class asio_dispatcher {
   /// As async_queue_pair::attach.
   template <service S>
   [[nodiscard]] Result<asio_queue_pair<S>> attach(queue_pair<S> qp) const {
+    if (pump_ == nullptr)
+      return fail(std::errc::bad_file_descriptor, "attach",
+                  "the dispatcher is empty: it was moved from");
     return asio_queue_pair<S>(VERBENA_TRY(async_queue_pair<S>::attach(pump_->inner, std::move(qp))),
                               executor_);
   }

@@ -269,5 +269,16 @@ TEST(Asio, AMovedFromQueuePairReports) {
   EXPECT_EQ(how, boost::system::errc::bad_file_descriptor);
 }
 
+TEST(Asio, AMovedFromDispatcherAttachesNothing) {
+  asio::io_context io;
+  const auto ctx = must(context::open("vrb0"));
+  const auto pd = must(ctx.alloc_pd());
+  auto from = must(asio_dispatcher::create(io.get_executor(), ctx));
+  const auto to = std::move(from);
+  auto qp = must(pd.create_qp<rc>({.send_cq = to.cq(), .recv_cq = to.cq()}));
+  // NOLINTNEXTLINE(bugprone-use-after-move): what it then says is what is tested
+  EXPECT_EQ(from.attach(std::move(qp)).error(), std::errc::bad_file_descriptor);
+}
+
 }  // namespace
 }  // namespace verbena::verbs
