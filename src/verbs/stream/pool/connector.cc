@@ -7,14 +7,14 @@ namespace verbena::verbs {
 namespace streams {
 
 Result<stream> connector_core::connect(std::optional<Time> until, const std::stop_token& stop) {
-  std::optional<stream> made;
+  Result<stream> made = fail(std::errc::operation_would_block, "stream_connector::connect");
   const Dial dial = [&](const stream_path& path, std::chrono::milliseconds timeout) -> Result<> {
-    made =
-        VERBENA_TRY(sizes_.connect(path.to, {.from = path.from, .timeout = timeout, .stop = stop}));
+    made = sizes_.connect(path.to, {.from = path.from, .timeout = timeout, .stop = stop});
+    if (!made) return std::unexpected(made.error());
     return {};
   };
   VERBENA_TRY(run(dial, until, stop));
-  return std::move(*made);
+  return made;
 }
 
 }  // namespace streams

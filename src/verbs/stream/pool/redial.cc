@@ -90,7 +90,7 @@ std::optional<Result<>> Redial::attempt(Lock& lock, const Paths::Attempt& which,
   // Less time than it was to have says nothing of the path.
   const Time now = environment_.now();
   const bool hurried =
-      error == std::errc::timed_out && timeout < how_.connect_timeout && now >= *until;
+      error == std::errc::timed_out && timeout < how_.connect_timeout && until && now >= *until;
   if (hurried || stop.stop_requested()) {
     paths_.handle_abandoned(which);
     return std::nullopt;
@@ -118,7 +118,8 @@ Error Redial::gave_up() const {
 std::string Redial::what_failed() const {
   std::string text;
   for (std::size_t i = 0; i < last_.size(); ++i)
-    if (last_[i]) text += fmt::format("; to {}: {}", to_.paths[i].to_string(), last_[i]->message());
+    if (const auto& last = last_[i]; last)
+      text += fmt::format("; to {}: {}", to_.paths[i].to_string(), last->message());
   return text;
 }
 
