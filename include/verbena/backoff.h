@@ -32,9 +32,11 @@ struct backoff_policy {
 /// Threads: any.
 class retry_environment {
  public:
+  /// Of the clock that it stands for.
   using time_point = std::chrono::steady_clock::time_point;
   virtual ~retry_environment() = default;
 
+  /// It never goes back.
   [[nodiscard]] virtual time_point now();
   /// 0 up to 1, from the system's CSPRNG.
   [[nodiscard]] virtual double chance();

@@ -262,6 +262,7 @@ class stream_builder {
       std::chrono::milliseconds at_most = std::chrono::seconds(30)) const {
     return connect(peer, stream_connect_options{.timeout = at_most});
   }
+  /// The same, from an address of ours, and until it is asked to stop.
   [[nodiscard]] Result<stream> connect(const cm::socket_address& peer,
                                        const stream_connect_options& how) const;
   /// "192.168.1.7:4791", "[fe80::1%eth0]:4791".

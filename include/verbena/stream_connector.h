@@ -27,7 +27,7 @@ class connector_core;
 
 /// One way to a peer.
 struct stream_path {
-  cm::socket_address to{};
+  cm::socket_address to{};  ///< the peer's
   /// Ours, and so the device; without it the route decides.
   std::optional<cm::socket_address> from{};
 
@@ -44,8 +44,8 @@ enum class path_order : unsigned char {
 
 /// A peer, and the ways to it: addresses of its devices, from devices of ours.
 struct stream_endpoint {
-  std::vector<stream_path> paths{};
-  path_order order = path_order::preferred;
+  std::vector<stream_path> paths{};          ///< at least one
+  path_order order = path_order::preferred;  ///< in which they are tried
 
   /// "192.168.1.7:4791,192.168.2.7:4791": the peer's addresses, in the order of preference.
   [[nodiscard]] static Result<stream_endpoint> from_string(std::string_view text);
@@ -65,7 +65,7 @@ struct reconnect_policy {
 
 /// A path, and how it does.
 struct stream_path_state {
-  stream_path path{};
+  stream_path path{};                        ///< as it was given
   unsigned failures = 0;                     ///< in a row
   std::chrono::milliseconds avoided_for{0};  ///< from now on
   std::optional<Error> last{};               ///< none where it has not failed
@@ -87,6 +87,7 @@ class stream_connector {
   /// last failure when it gives up. Of `invalid_argument` it does not try again.
   [[nodiscard]] Result<stream> connect(stream_timeout at_most = {},
                                        const std::stop_token& stop = {}) const;
+  /// As they stand in the endpoint.
   [[nodiscard]] std::vector<stream_path_state> paths() const;
 
  private:

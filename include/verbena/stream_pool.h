@@ -17,15 +17,18 @@ namespace verbena::verbs {
 struct stream_pool_options {
   std::size_t max_open = 64;           ///< streams, leased and idle, to all peers
   std::size_t max_open_per_peer = 16;  ///< leased; idle ones to others make room
+  /// Of more than so many the one that was idle for longest goes.
   std::size_t max_idle_per_peer = 8;
-  std::chrono::milliseconds idle_timeout{60'000};  ///< one that nobody has leased for so long goes
-  std::chrono::milliseconds max_age{0};  ///< one that was opened so long ago is not used again
+  /// One that nobody has leased for so long goes.
+  std::chrono::milliseconds idle_timeout{60'000};
+  /// One that was opened so long ago is not used again.
+  std::chrono::milliseconds max_age{0};
   /// One that was idle for so long is asked for a sign of life before it is leased, which takes a
   /// round trip. A peer that died without a word is not known by less.
   std::chrono::milliseconds probe_after{1000};
   std::chrono::milliseconds probe_timeout{1000};  ///< and how long the sign may take
-  stream_builder sizes{};
-  reconnect_policy reconnect{};
+  stream_builder sizes{};                         ///< what its streams are made with
+  reconnect_policy reconnect{};                   ///< of each peer by itself
 };
 
 /// What a pool has done, and what it has now.
@@ -36,15 +39,15 @@ struct stream_pool_counters {
   std::uint64_t discarded = 0;  ///< streams that were not good any more, or given up by `discard`
   std::uint64_t expired = 0;    ///< streams that were idle for too long, too old, or too many
   std::size_t leased = 0;       ///< and those that are being connected
-  std::size_t idle = 0;
-  std::size_t waiting = 0;  ///< calls that wait for another's stream to come back
+  std::size_t idle = 0;         ///< streams that wait for a lease
+  std::size_t waiting = 0;      ///< calls that wait for another's stream to come back
 };
 
 /// Whose stream is wanted, and for how long a call waits for one.
 struct acquire_options {
   std::size_t peer = 0;      ///< its number among those that the pool was made for
   stream_timeout at_most{};  ///< for a place, and then for a connection
-  std::stop_token stop{};
+  std::stop_token stop{};    ///< ends the call: `operation_canceled`
 };
 
 namespace streams {
@@ -65,7 +68,9 @@ class stream_lease {
   stream_lease& operator=(stream_lease&& from) noexcept;
   ~stream_lease();
 
+  /// The stream, as long as the lease.
   [[nodiscard]] stream& operator*() noexcept { return stream_; }
+  /// Likewise; never null.
   [[nodiscard]] stream* operator->() noexcept { return &stream_; }
   /// Whether it is a pool's: not of one that was moved from or discarded.
   [[nodiscard]] explicit operator bool() const noexcept { return pool_ != nullptr; }
@@ -111,6 +116,7 @@ class stream_pool {
   /// `bad_file_descriptor` when the pool is closed, before or meanwhile; or why no path leads to
   /// the peer, each with its address.
   [[nodiscard]] Result<stream_lease> acquire(const acquire_options& how = {}) const;
+  /// Of the first peer.
   [[nodiscard]] Result<stream_lease> acquire(std::chrono::milliseconds at_most) const {
     return acquire(acquire_options{.at_most = at_most});
   }
@@ -124,7 +130,9 @@ class stream_pool {
   /// they come back. Once more is no error.
   void close() const;
 
+  /// All of one moment.
   [[nodiscard]] stream_pool_counters counters() const;
+  /// How the ways to a peer do; empty where there is no such peer.
   [[nodiscard]] std::vector<stream_path_state> paths(std::size_t peer = 0) const;
 
  private:
