@@ -13,6 +13,7 @@
 #include "compat/device_table.h"
 #include "link/fault.h"
 #include "sim/network.h"
+#include "sim/same_host.h"
 #include "sim/scheduler.h"
 #include "sim/sim_host.h"
 #include "sim/trace.h"
@@ -29,6 +30,9 @@ constexpr std::uint64_t kMiB = 1 << 20;
 /// A second without a word, then eight time-outs of the queue pair's 67 ms, each up to fourfold.
 constexpr Duration kSurely = std::chrono::seconds(5);
 constexpr Duration kMinTimeout = std::chrono::milliseconds(1);
+/// A trouble that passes is shorter than eight time-outs of 67 ms, and there is a rest behind it.
+constexpr Duration kLongestTrouble = std::chrono::milliseconds(250);
+constexpr Duration kRest = std::chrono::milliseconds(750);
 
 wire::Address address_of(std::size_t end) {
   return wire::Address::from_ipv4(0x0A510001U + static_cast<std::uint32_t>(end));
@@ -58,10 +62,12 @@ struct Program {
   std::uint64_t read = 0;
   bool shut = false;
   bool at_end = false;
-  bool gone = false;  ///< it vanished, or broke its queue pair
-  Time gone_at{};
-  std::optional<Time> told{};  ///< of the other's end, by an error
+  bool dead = false;
+  std::optional<Time> told_writing{};  ///< of the stream's failure
+  std::optional<Time> told_reading{};
   Duration backoff = kShortest;
+
+  [[nodiscard]] bool told() const { return told_writing && told_reading; }
 };
 
 class StreamRun {
@@ -73,11 +79,15 @@ class StreamRun {
         random_(plan.seed ^ 0x57E1),
         scheduler_(plan.seed ^ 0x57E2),
         network_(scheduler_, packets_, {}, plan.seed ^ 0x57E3),
-        host_(scheduler_, network_, kNap, plan.seed ^ 0x57E4,
-              [this](Scheduler::Group, std::unique_ptr<link::Link> port) {
-                return std::make_unique<link::FaultLink>(
-                    std::move(port), fault_plan(plan_.disturbance, random_.next()));
-              }) {
+        rings_(network_, scheduler_, packets_,
+               [this](const wire::Address& at) { host_.arrived(at); }),
+        host_(
+            scheduler_, network_, kNap, plan.seed ^ 0x57E4,
+            [this](Scheduler::Group, std::unique_ptr<link::Link> port) {
+              return std::make_unique<link::FaultLink>(
+                  std::move(port), fault_plan(plan_.disturbance, random_.next()));
+            },
+            plan.same_host ? &rings_ : nullptr, plan.share_memory) {
     scheduler_.add(network_);
     scheduler_.add(host_);
   }
@@ -90,9 +100,12 @@ class StreamRun {
   [[nodiscard]] bool step(std::size_t end);
   [[nodiscard]] bool write(std::size_t end);
   [[nodiscard]] bool read(std::size_t end);
-  void hear(std::size_t end, const verbs::Error& error);
-  void go(std::size_t end);
-  [[nodiscard]] bool over() const;
+  void hear(std::size_t end, std::optional<Time>& told, const verbs::Error& error);
+  void make_trouble();
+  void cut(Time until);
+  void come_to_its_end();
+  [[nodiscard]] bool left_alone(std::size_t end) const;
+  [[nodiscard]] bool over(std::size_t end) const;
   void check();
   void mix(std::uint64_t bytes) {
     trace_.mix_all(scheduler_.now().time_since_epoch().count(), bytes);
@@ -114,8 +127,11 @@ class StreamRun {
   Random random_;
   Scheduler scheduler_;
   Network network_;
+  SameHost rings_;
   SimHost host_;
   std::array<Program, 2> programs_{};
+  std::optional<Time> ended_at_{};  ///< when the end came that is no orderly one
+  Time next_trouble_{};
   std::vector<std::byte> room_ = std::vector<std::byte>(32 << 10);
 };
 
@@ -169,9 +185,10 @@ StreamReport StreamRun::run() {
     const Program& one = programs_.at(i);
     report_.read.at(i) = one.read;
     report_.stalls.at(i) = one.stream->counters().stalls;
-    report_.told |= one.told.has_value();
+    report_.told += one.told() ? 1 : 0;
     trace_.mix_all(one.read, one.written);
   }
+  report_.by_ring = rings_.packets();
   for (Program& one : programs_) one = Program{};
   compat::clear_devices();
   running = nullptr;
@@ -182,7 +199,7 @@ StreamReport StreamRun::run() {
 
 void StreamRun::play(std::size_t end) {
   Program& one = programs_.at(end);
-  while (report_.failure.empty() && !one.gone && !over()) {
+  while (report_.failure.empty() && !one.dead && !over(end)) {
     const bool active = step(end);
     one.backoff = active ? kShortest : std::min(kLongest, one.backoff * 3 / 2);
     const auto most = static_cast<std::uint64_t>(one.backoff.count());
@@ -191,27 +208,50 @@ void StreamRun::play(std::size_t end) {
 }
 
 bool StreamRun::step(std::size_t end) {
-  Program& one = programs_.at(end);
-  const bool goes = plan_.end != StreamEnd::kOrderly && end == 1;
-  if (goes && one.read >= plan_.ends_after) {
-    go(end);
+  if (plan_.end != StreamEnd::kOrderly && !ended_at_ && end == 1 &&
+      programs_[1].read >= plan_.ends_after) {
+    come_to_its_end();
     return true;
   }
+  make_trouble();
   const bool wrote = write(end);
   // A program that reads rarely fills its peer's credit.
   const bool reads = random_.below(4) != 0;
   return (reads && read(end)) || wrote;
 }
 
+/// Now and then, and something that the retries outlast.
+void StreamRun::make_trouble() {
+  const Time now = scheduler_.now();
+  if (report_.troubles == plan_.troubles || ended_at_ || now < next_trouble_) return;
+  if (random_.below(64) != 0) return;
+  const Time until = now + Duration(static_cast<Duration::rep>(
+                               1 + random_.below(std::uint64_t{kLongestTrouble.count()})));
+  next_trouble_ = until + kRest;
+  ++report_.troubles;
+  const std::uint64_t who = random_.below(3);
+  if (who == 2) return cut(until);
+  trace_.line(now, fmt::format("p{}", who), "stands still");
+  scheduler_.pause(who, until);
+}
+
+void StreamRun::cut(Time until) {
+  trace_.line(scheduler_.now(), "path", "is cut");
+  network_.cut(address_of(0), address_of(1), until);
+  network_.cut(address_of(1), address_of(0), until);
+}
+
 bool StreamRun::write(std::size_t end) {
   Program& one = programs_.at(end);
-  if (one.shut || one.told) return false;
-  // Who is to be left alone writes for ever, so that it notices.
-  const bool ends = plan_.end == StreamEnd::kOrderly;
-  const std::uint64_t left = ends ? plan_.bytes.at(end) - one.written : room_.size();
+  if (one.shut || one.told_writing) return false;
+  const bool orderly = plan_.end == StreamEnd::kOrderly;
+  // Who only listens has nothing but its stream's keep-alive to find out by; then it is told at
+  // once when it writes, too.
+  if (end == 0 && plan_.listens && ended_at_ && !one.told_reading) return false;
+  const std::uint64_t left = orderly ? plan_.bytes.at(end) - one.written : room_.size();
   if (left == 0) {
     one.shut = true;
-    if (auto shut = one.stream->shutdown(); !shut) hear(end, shut.error());
+    if (auto shut = one.stream->shutdown(); !shut) hear(end, one.told_writing, shut.error());
     return true;
   }
   const std::uint64_t most = std::min<std::uint64_t>(left, room_.size());
@@ -222,7 +262,7 @@ bool StreamRun::write(std::size_t end) {
   for (std::uint64_t i = 0; i < size; ++i) from[i] = pattern(plan_.seed, end, one.written + i);
   const auto taken = one.stream->try_write_some(from);
   if (!taken) {
-    if (!taken.error().would_block()) hear(end, taken.error());
+    if (!taken.error().would_block()) hear(end, one.told_writing, taken.error());
     return false;
   }
   one.written += *taken;
@@ -233,11 +273,11 @@ bool StreamRun::write(std::size_t end) {
 
 bool StreamRun::read(std::size_t end) {
   Program& one = programs_.at(end);
-  if (one.at_end) return false;
+  if (one.at_end || one.told_reading) return false;
   const std::uint64_t size = 1 + random_.below(room_.size());
   const auto got = one.stream->try_read_some(std::span(room_).first(size));
   if (!got) {
-    if (!got.error().would_block()) hear(end, got.error());
+    if (!got.error().would_block()) hear(end, one.told_reading, got.error());
     return false;
   }
   if (*got == 0) {
@@ -255,47 +295,50 @@ bool StreamRun::read(std::size_t end) {
   return true;
 }
 
-void StreamRun::hear(std::size_t end, const verbs::Error& error) {
-  Program& one = programs_.at(end);
-  if (!one.told) {
-    trace_.line(scheduler_.now(), fmt::format("p{}", end), "is told: {}", error.message());
-    one.told = scheduler_.now();
-  }
-  if (plan_.end == StreamEnd::kOrderly)
-    fail(fmt::format("p{} is told of an error: {}", end, error.message()));
+void StreamRun::hear(std::size_t end, std::optional<Time>& told, const verbs::Error& error) {
+  trace_.line(scheduler_.now(), fmt::format("p{}", end), "is told: {}", error.message());
+  told = scheduler_.now();
+  if (!ended_at_) fail(fmt::format("p{} is told of an error: {}", end, error.message()));
 }
 
-void StreamRun::go(std::size_t end) {
-  Program& one = programs_.at(end);
-  one.gone = true;
-  one.gone_at = scheduler_.now();
-  trace_.line(scheduler_.now(), fmt::format("p{}", end), "goes");
-  if (plan_.end == StreamEnd::kVanishes) return host_.silence(address_of(end));
+/// The second end, or the way to it.
+void StreamRun::come_to_its_end() {
+  ended_at_ = scheduler_.now();
+  if (plan_.end == StreamEnd::kCut) return cut(Time::max());
+  trace_.line(scheduler_.now(), "p1", "comes to its end");
+  if (plan_.end == StreamEnd::kKilled) {
+    programs_[1].dead = true;
+    return host_.silence(address_of(1));
+  }
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
-  VERBENA_CHECK(ibv_modify_qp(one.qp, &attributes, IBV_QP_STATE) == 0);
+  VERBENA_CHECK(ibv_modify_qp(programs_[1].qp, &attributes, IBV_QP_STATE) == 0);
 }
 
-bool StreamRun::over() const {
-  if (plan_.end != StreamEnd::kOrderly) return programs_[0].told.has_value();
+/// Whether an end lives that the other one's end is to be told to.
+bool StreamRun::left_alone(std::size_t end) const {
+  return plan_.end != StreamEnd::kOrderly && !programs_.at(end).dead;
+}
+
+bool StreamRun::over(std::size_t end) const {
+  if (left_alone(end)) return programs_.at(end).told();
   return std::ranges::all_of(programs_, [](const Program& one) { return one.at_end && one.shut; });
 }
 
 void StreamRun::check() {
   if (!report_.failure.empty()) return;
+  if (plan_.end != StreamEnd::kOrderly && !ended_at_) return fail("p1 never came to its end");
   for (std::size_t i = 0; i < programs_.size(); ++i) {
     const Program& one = programs_.at(i);
-    const Program& other = programs_.at(1 - i);
-    if (one.read > other.written) fail(fmt::format("p{} read more than was written", i));
-    if (plan_.end != StreamEnd::kOrderly) continue;
-    if (one.read != plan_.bytes.at(1 - i))
+    if (one.read > programs_.at(1 - i).written)
+      fail(fmt::format("p{} read more than was written", i));
+    if (plan_.end == StreamEnd::kOrderly && one.read != plan_.bytes.at(1 - i))
       fail(fmt::format("p{} read {} of {} bytes", i, one.read, plan_.bytes.at(1 - i)));
+    if (!left_alone(i)) continue;
+    if (!one.told()) return fail(fmt::format("p{} was not told of the end", i));
+    if (std::max(*one.told_writing, *one.told_reading) - *ended_at_ > kSurely)
+      fail(fmt::format("p{} was told late", i));
   }
-  if (plan_.end == StreamEnd::kOrderly) return;
-  if (!programs_[1].gone) return fail("p1 never came to its end");
-  const std::optional<Time> told = programs_[0].told;
-  if (!told) return fail("p0 was not told that it is alone");
-  if (*told - programs_[1].gone_at > kSurely) fail("p0 was told late");
 }
 
 }  // namespace
@@ -303,8 +346,8 @@ void StreamRun::check() {
 StreamPlan make_stream_plan(std::uint64_t seed) {
   Random random(seed ^ 0x57E0);
   StreamPlan plan{.seed = seed};
-  const std::uint64_t kind = random.below(4);
-  if (kind >= 2) plan.end = kind == 2 ? StreamEnd::kVanishes : StreamEnd::kBreaks;
+  constexpr std::array kEnds = {StreamEnd::kKilled, StreamEnd::kBreaks, StreamEnd::kCut};
+  if (const std::uint64_t kind = random.below(6); kind < kEnds.size()) plan.end = kEnds.at(kind);
   for (std::size_t i = 0; i < 2; ++i) {
     verbs::stream_options& options = plan.options.at(i);
     const bool ring = random.below(2) == 0;
@@ -317,6 +360,9 @@ StreamPlan make_stream_plan(std::uint64_t seed) {
     plan.bytes.at(i) = random.below(8) == 0 ? 0 : 1 + random.below(kMiB / 2);
   }
   plan.ends_after = random.below(kMiB / 4);
+  plan.listens = random.below(2) == 0;
+  plan.troubles = static_cast<std::uint32_t>(random.below(3));
+  plan.share_memory = random.below(2) == 0;
   const auto rate = [&](std::uint64_t most) {
     return random.below(2) == 0 ? 0U : static_cast<std::uint32_t>(random.below(most));
   };

@@ -6,21 +6,29 @@
 namespace verbena::sim {
 namespace {
 
-TEST(StreamRun, WhatIsWrittenIsReadWhateverTheNetworkDoes) {
-  std::uint64_t read = 0;
-  std::uint64_t stalls = 0;
-  std::uint64_t told = 0;
+void run_all(bool same_host) {
+  StreamReport sum;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
-    const StreamReport report = run_stream(make_stream_plan(seed));
+    StreamPlan plan = make_stream_plan(seed);
+    plan.same_host = same_host;
+    const StreamReport report = run_stream(plan);
     EXPECT_EQ(report.failure, "") << "seed " << seed;
-    read += report.read[0] + report.read[1];
-    stalls += report.stalls[0] + report.stalls[1];
-    told += report.told ? 1 : 0;
+    sum.read[0] += report.read[0] + report.read[1];
+    sum.stalls[0] += report.stalls[0] + report.stalls[1];
+    sum.told += report.told;
+    sum.troubles += report.troubles;
+    sum.by_ring += report.by_ring;
   }
-  EXPECT_GE(read, 10U << 20);
-  EXPECT_GE(stalls, 100U);
-  EXPECT_GE(told, 15U);
+  EXPECT_GE(sum.read[0], 10U << 20);
+  EXPECT_GE(sum.stalls[0], 100U);
+  EXPECT_GE(sum.told, 30U);
+  EXPECT_GE(sum.troubles, 20U);
+  EXPECT_EQ(sum.by_ring != 0, same_host);
 }
+
+TEST(StreamRun, WhatIsWrittenIsReadWhateverTheNetworkDoes) { run_all(false); }
+
+TEST(StreamRun, WhatIsWrittenIsReadOnOneMachineToo) { run_all(true); }
 
 TEST(StreamRun, TheSameSeedIsTheSameRun) {
   EXPECT_EQ(run_stream(make_stream_plan(3)).hash, run_stream(make_stream_plan(3)).hash);

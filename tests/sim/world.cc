@@ -13,6 +13,7 @@
 #include "sim/datagram_end.h"
 #include "sim/process.h"
 #include "sim/side.h"
+#include "sim/stream_run.h"
 #include "sim/unreliable_end.h"
 #include "wire/icrc.h"
 
@@ -22,6 +23,7 @@ namespace {
 constexpr Time kLongestRun{std::chrono::seconds(300)};
 constexpr std::uint64_t kCongestionEvery = 16;  ///< seeds
 constexpr std::uint64_t kConnectingEvery = 4;   ///< seeds
+constexpr std::uint64_t kStreamsEvery = 4;      ///< seeds
 constexpr std::uint64_t kCheckEvery = 64;       ///< operations between looks at all memory
 
 /// A FaultLink that leaves its counts behind.
@@ -432,6 +434,21 @@ void run_programs_that_connect(RunReport& report, std::FILE* trace_to) {
   report.counters.resolved += connecting.resolved;
 }
 
+void run_streams(RunReport& report, bool same_host, std::FILE* trace_to) {
+  StreamPlan plan = make_stream_plan(report.seed);
+  plan.same_host = same_host;
+  const StreamReport stream = run_stream(plan, trace_to);
+  report.failure = stream.failure;
+  report.hash ^= stream.hash;
+  report.virtual_time += stream.virtual_time;
+  report.counters.by_ring += stream.by_ring;
+  ++report.counters.streams;
+  report.counters.stream_bytes += stream.read[0] + stream.read[1];
+  report.counters.stream_stalls += stream.stalls[0] + stream.stalls[1];
+  report.counters.streams_failed += stream.told;
+  report.counters.stream_troubles += stream.troubles;
+}
+
 }  // namespace
 
 RunReport run_seed(std::uint64_t seed, bool same_host, std::FILE* trace_to) {
@@ -441,6 +458,7 @@ RunReport run_seed(std::uint64_t seed, bool same_host, std::FILE* trace_to) {
   if (report.failure.empty() && seed % kCongestionEvery == 0) run_flows(report, trace_to);
   if (report.failure.empty() && seed % kConnectingEvery == 0)
     run_programs_that_connect(report, trace_to);
+  if (report.failure.empty() && seed % kStreamsEvery == 0) run_streams(report, same_host, trace_to);
   return report;
 }
 

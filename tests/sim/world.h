@@ -75,6 +75,12 @@ struct RunCounters {
   std::uint64_t refused = 0;
   std::uint64_t unanswered = 0;
   std::uint64_t resolved = 0;  ///< datagram services
+  // Streams of the C++ API.
+  std::uint64_t streams = 0;
+  std::uint64_t stream_bytes = 0;     ///< read
+  std::uint64_t stream_stalls = 0;    ///< for want of the peer's credit
+  std::uint64_t streams_failed = 0;   ///< ends that were told so, as planned
+  std::uint64_t stream_troubles = 0;  ///< that passed
   // Faults.
   std::uint64_t dropped = 0;
   std::uint64_t duplicated = 0;
@@ -208,8 +214,8 @@ class World {
 };
 
 /// A deterministic run of a seed. Some seeds have more parts: flows over a bottleneck
-/// (`sim/congestion.h`), programs that connect (`sim/cm_run.h`). With `same_host` its processes are
-/// on one machine, and all else is as it was.
+/// (`sim/congestion.h`), programs that connect (`sim/cm_run.h`), streams (`sim/stream_run.h`). With
+/// `same_host` its processes are on one machine, and all else is as it was.
 [[nodiscard]] RunReport run_seed(std::uint64_t seed, bool same_host = false,
                                  std::FILE* trace_to = nullptr);
 [[nodiscard]] RunReport run_plan(const Plan& plan, std::FILE* trace_to = nullptr);
