@@ -38,6 +38,7 @@ Result<ibv_pd*> import_pd(ibv_context* context, std::uint32_t handle) {
     return pd->domain != nullptr;
   });
   if (pd->domain == nullptr) return no_such_handle();
+  note_import();
   pd->context = context;
   pd->handle = handle;
   enter(ours, &Context::pds, *pd);
@@ -62,6 +63,7 @@ Result<ibv_mr*> import_mr(ibv_pd* pd, std::uint32_t handle) {
   if (mr->region == nullptr) return no_such_handle();
   if (mr->region->pd->number != VERBENA_TRY(domain_of(pd))->number)
     return fail(std::errc::invalid_argument, "the region is of another protection domain");
+  note_import();
   const std::uint32_t rkey = mr->rkey;
   ibv_mr* const imported = give_out(std::move(mr), pd);
   imported->rkey = rkey;

@@ -2,6 +2,7 @@
 #include "compat/open_contexts.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <vector>
 
@@ -19,6 +20,7 @@ OpenContexts& open_contexts() {
 }
 
 constexpr std::uint32_t kFlushBudget = 64;
+constinit std::atomic<bool> imported{false};
 
 }  // namespace
 
@@ -76,6 +78,9 @@ void for_sharing(const Context& context, const std::function<bool(Context&)>& vi
     if (visit(*sharing)) return;
   }
 }
+
+void note_import() { imported.store(true); }
+bool has_imported() { return imported.load(); }
 
 void flush_contexts() {
   OpenContexts& open = open_contexts();

@@ -26,11 +26,17 @@ struct Origin {
 /// until it says true.
 void for_sharing(const Context& context, const std::function<bool(Context&)>& visit);
 
+/// Something of the process's got a second C object. Before that there is nothing to look for
+/// among what may be thousands.
+void note_import();
+[[nodiscard]] bool has_imported();
+
 /// Takes something of the NIC's that is gone out of all C objects that stand for it: of an original
 /// and what was imported from it, one is destroyed, and the others only unimported.
 template <typename Object, typename Thing>
 void forget(const Context& context, std::list<Object*> Context::* list, Thing* Object::* member,
             const Thing* gone) {
+  if (!has_imported()) return;
   for_sharing(context, [&](Context& sharing) {
     for (Object* object : sharing.*list) {
       if (object->*member == gone) object->*member = nullptr;
