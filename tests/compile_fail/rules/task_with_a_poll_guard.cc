@@ -6,7 +6,7 @@
 
 void rule(const completion_queue_ex& cq) {
 #ifdef RIGHT
-  auto other = std::async([](const auto& of) { (void)of.start_poll().next(); }, std::cref(cq));
+  auto other = std::async([&cq] { (void)cq.start_poll().next(); });
 #else
   poll_guard poll = cq.start_poll();
   auto other = std::async([](auto of) { (void)of.next(); }, std::move(poll));

@@ -6,7 +6,7 @@
 
 void rule(const queue_pair_ex<rc>& qp) {
 #ifdef RIGHT
-  auto other = std::async([](const auto& of) { (void)of.start().complete(); }, std::cref(qp));
+  auto other = std::async([&qp] { (void)qp.start().complete(); });
 #else
   auto session = qp.start();
   auto other = std::async([](auto of) { (void)of.complete(); }, std::move(session));
