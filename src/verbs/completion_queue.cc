@@ -45,8 +45,8 @@ Result<> set_blocking(int fd, bool blocking) {
 
 Result<bool> wait_readable(int fd, std::chrono::milliseconds at_most, int beside) {
   using std::chrono::milliseconds;
-  std::array<pollfd, 2> fds{{{.fd = fd, .events = POLLIN, .revents = 0},
-                             {.fd = beside, .events = POLLIN, .revents = 0}}};
+  std::array<pollfd, 2> fds{
+      {{.fd = fd, .events = POLLIN, .revents = 0}, {.fd = beside, .events = POLLIN, .revents = 0}}};
   const auto time = std::clamp(at_most, milliseconds(0), milliseconds(INT32_MAX));
   const int ready = ::poll(fds.data(), fds.size(), static_cast<int>(time.count()));
   if (ready < 0 && errno != EINTR) return fail_with(errno, "poll");

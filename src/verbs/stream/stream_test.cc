@@ -219,7 +219,7 @@ TEST(Stream, ADescriptorTellsOfWhatTheOtherDirectionTook) {
   must(pair.right.write(bytes_of("data")));
   must(pair.right.flush());
   // Writing takes the completion of the receive, and with it what the reader waits for.
-  for (int i = 0; i < 20; ++i) must(pair.left.write(bytes_of("w")));
+  for (int i = 0; i < 10; ++i) must(pair.left.write(bytes_of("w")));
   pollfd one{.fd = pair.left.read_fd(), .events = POLLIN, .revents = 0};
   EXPECT_EQ(::poll(&one, 1, 60'000), 1);
   EXPECT_EQ(must(pair.left.try_read_some(into)), 4);
