@@ -324,13 +324,17 @@ class asio_queue_pair {
 /// A shared receive queue as an I/O object of Asio's. As `asio_queue_pair`.
 class asio_shared_receive_queue {
  public:
-  using executor_type = boost::asio::any_io_executor;
+  using executor_type = boost::asio::any_io_executor;  ///< any
 
+  /// What waits goes on in that executor, where its handler has none of its own.
   asio_shared_receive_queue(async_shared_receive_queue inner, executor_type executor) noexcept
       : inner_(std::move(inner)), executor_(std::move(executor)) {}
+  /// Asio's name for it.
   [[nodiscard]] executor_type get_executor() const noexcept { return executor_; }
+  /// To make queue pairs with.
   [[nodiscard]] const async_shared_receive_queue& inner() const noexcept { return inner_; }
 
+  /// As `async_shared_receive_queue::recv`, with a completion token.
   template <typename Token>
   auto async_recv(const leased_slice& into, Token&& token) {
     return detail::begin_in_asio(inner_.state(), executor_,

@@ -133,8 +133,9 @@ class connecting {
  public:
   /// The connection when the event was the last one. After that, or an error, it is empty.
   [[nodiscard]] Result<std::optional<connection>> handle(const event& happened);
-  /// As `connector::event_fd` and `handle_waiting`.
+  /// As `connector::event_fd`.
   [[nodiscard]] int event_fd() const noexcept { return end_.own_fd(); }
+  /// As `connector::handle_waiting`.
   [[nodiscard]] Result<std::optional<connection>> handle_waiting();
 
   /// For receives that were not posted before.

@@ -29,9 +29,11 @@ using async_clock = std::chrono::steady_clock;
 struct wait_options {
   wait_options() noexcept = default;
   // NOLINTBEGIN(google-explicit-constructor): most waits have one of them
+  /// By a token, and a deadline where there is one.
   wait_options(std::stop_token until,
                std::optional<async_clock::time_point> at_most = std::nullopt) noexcept
       : stop(std::move(until)), deadline(at_most) {}
+  /// By a deadline alone.
   wait_options(async_clock::time_point at_most) noexcept : deadline(at_most) {}
   // NOLINTEND(google-explicit-constructor)
 

@@ -20,6 +20,7 @@ namespace verbena::verbs {
 /// be called back: it goes on, and its leases last until its completion.
 struct await_options : wait_options {
   using wait_options::wait_options;
+  /// Flags, and what else ends the waiting.
   // NOLINTNEXTLINE(google-explicit-constructor): as its base class's
   await_options(send_flags beside, wait_options until = {}) noexcept
       : wait_options(std::move(until)), flags(beside) {}

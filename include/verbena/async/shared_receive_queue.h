@@ -45,6 +45,7 @@ struct async_srq_state : attachment {
 /// Threads: as `async_queue_pair`.
 class async_shared_receive_queue {
  public:
+  /// Gives a `Result<work_completion>`.
   using recv_awaiter = detail::request_awaiter<detail::async_srq_state, recv_request>;
 
   /// `invalid_argument` where the dispatcher's queue has not enough room for it beside the others.
@@ -56,10 +57,12 @@ class async_shared_receive_queue {
     return async_shared_receive_queue(std::move(state));
   }
 
+  /// Whether something is behind it: not when it was moved from.
   [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
   /// To make queue pairs with. Only of one that is not empty.
   [[nodiscard]] const shared_receive_queue& inner() const noexcept { return state_->srq; }
 
+  /// A receive into one stretch of memory.
   [[nodiscard]] recv_awaiter recv(const leased_slice& into, await_options options = {}) const {
     return {state_.get(), detail::single(recv_request(detail::one(into)), into),
             std::move(options)};
