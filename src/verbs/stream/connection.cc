@@ -4,8 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
+
+#include "verbs/stream/copy.h"
 
 namespace verbena::verbs::streams {
 namespace {
@@ -151,7 +152,7 @@ Result<std::size_t> connection::read_some(std::span<std::byte> into, Wait how) {
     if (!front || front->empty()) break;
     const std::size_t n = std::min(front->size(), into.size() - done);
     lock.unlock();
-    std::memcpy(into.data() + done, front->data(), n);
+    copy_bytes(into.data() + done, front->data(), n);
     lock.lock();
     core().consume(n);
     done += n;
@@ -173,7 +174,7 @@ Result<std::size_t> connection::write_some(std::span<const std::byte> from, Wait
     if (!room) break;
     const std::size_t n = std::min(room->size(), from.size() - done);
     lock.unlock();
-    std::memcpy(room->data(), from.data() + done, n);
+    copy_bytes(room->data(), from.data() + done, n);
     lock.lock();
     core().commit(n);
     done += n;
