@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdlib>
 
 #include "bench/support/control.h"
@@ -13,13 +12,8 @@ namespace verbena::bench {
 
 verbs::stream connect_ends(const Streams& wanted) {
   using verbs::stream_transport;
-  const auto sizes = verbs::stream_builder{}
-                         .transport(wanted.transport == "ring" ? stream_transport::ring
-                                                               : stream_transport::messages)
-                         .buffer_size(wanted.buffer)
-                         .receives(wanted.receives)
-                         .send_buffer(wanted.send_buffer)
-                         .spin(std::chrono::microseconds(wanted.spin));
+  auto sizes = verbs::stream_builder(wanted.sizes);
+  sizes.transport(wanted.transport == "ring" ? stream_transport::ring : stream_transport::messages);
   if (wanted.serve) {
     const Control control = Control::serve(wanted.address, wanted.port);
     auto listener = must(verbs::listener::bind(fmt::format("{}:0", wanted.address), sizes));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
@@ -39,13 +40,16 @@ int main(int argc, char** argv) {
   };
   const auto of_stream = [&](CLI::App* test) {
     test->add_option("--transport", wanted.transport)->check(CLI::IsMember({"messages", "ring"}));
-    test->add_option("--buffer", wanted.buffer, "Bytes of the stream's largest message")
+    test->add_option("--buffer", wanted.sizes.buffer_size, "Bytes of the stream's largest message")
         ->check(CLI::Range(64, 1 << 30));
-    test->add_option("--receives", wanted.receives, "Messages that the other side may be behind")
+    test->add_option("--receives", wanted.sizes.receives,
+                     "Messages that the other side may be behind")
         ->check(CLI::Range(1, 1 << 14));
-    test->add_option("--send-buffer", wanted.send_buffer, "Bytes under way")
+    test->add_option("--send-buffer", wanted.sizes.send_buffer, "Bytes under way")
         ->check(CLI::Range(1 << 10, 1 << 30));
-    test->add_option("--spin", wanted.spin, "Microseconds that a call looks before it sleeps")
+    test->add_option_function<int>(
+            "--spin", [&](int time) { wanted.sizes.spin = std::chrono::microseconds(time); },
+            "Microseconds that a call looks before it sleeps")
         ->check(CLI::Range(0, 1000000));
     return test;
   };

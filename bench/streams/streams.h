@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "verbena/error.h"
+#include "verbena/stream_options.h"
 
 namespace verbena::bench {
 
@@ -19,10 +20,7 @@ struct Streams {
   std::string copying{"copied"};
   std::string waiting{"epoll"};
   std::uint32_t bytes = 1 << 20;
-  std::uint32_t buffer = 128 << 10;
-  std::uint32_t receives = 32;
-  std::uint32_t send_buffer = 4 << 20;
-  std::uint32_t spin = 50;  // microseconds
+  verbs::stream_options sizes{};
 };
 
 /// Bytes a second that one end writes and the other reads, messages of `bytes`.

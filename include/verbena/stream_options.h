@@ -28,19 +28,21 @@ struct stream_options {
   static constexpr std::size_t max_receives = std::size_t{1} << 14;  ///< also of `sends`
 
   stream_transport transport = stream_transport::messages;  ///< of this end's receiving
-  // What is under way fits into a processor's cache, and no more into what a network holds.
-  std::size_t buffer_size = std::size_t{64} * 1024;  ///< bytes of the largest message received
+  /// Bytes of the largest message received. As it is, a message with its immediate is a whole train
+  /// of packets as a software NIC sends them, whatever the path MTU.
+  std::size_t buffer_size = std::size_t{60} * 1024 - 4;
   std::size_t receives = 16;  ///< messages that the peer may send before this end has read one
   std::size_t sends = 32;     ///< messages of this end under way
-  std::size_t send_buffer = std::size_t{512} * 1024;  ///< bytes of this end under way
+  /// Bytes of this end under way. Together with what the peer has it fits into a processor's cache.
+  std::size_t send_buffer = 8 * (std::size_t{60} * 1024 - 4);
   /// A peer that says nothing for so long, while somebody waits, is asked for a sign of life: one
   /// that died fails the stream. 0: never.
   std::chrono::milliseconds keep_alive{1000};
   /// How long the destructor waits for what was written to arrive. 0: it is lost.
   std::chrono::milliseconds linger{1000};
-  /// How long a call that waits looks for completions, from the last one on, before it sleeps:
-  /// about as long as waking takes.
-  std::chrono::microseconds spin{100};
+  /// How long a call that waits looks for completions, from the last one on, before it sleeps: some
+  /// times what sleeping and waking take.
+  std::chrono::microseconds spin{200};
   /// What time it is, for programs that live in another than the machine's. Calls that sleep need
   /// that one.
   std::chrono::steady_clock::time_point (*now)() = &std::chrono::steady_clock::now;
