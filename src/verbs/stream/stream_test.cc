@@ -274,7 +274,7 @@ TEST(Stream, IsIdleBetweenMessages) {
 
 TEST(Stream, DestroyedIsDelivered) {
   auto pair = std::make_unique<Streams>();
-  const std::vector<std::byte> data(1_MiB);
+  const std::vector<std::byte> data(256_KiB);
   stream right = std::move(pair->right);
   must(pair->left.write(data));
   pair.reset();
