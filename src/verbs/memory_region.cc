@@ -207,7 +207,7 @@ Result<memory_region> protection_domain::reg_mr(std::vector<std::byte> memory,
 
 Result<memory_region> protection_domain::alloc_mr(std::size_t size, access rights) const {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  if (size == 0 || size > SIZE_MAX - page)
+  if (size == 0 || size > PTRDIFF_MAX - page)
     return fail(std::errc::invalid_argument, "alloc_mr", "0 bytes, or more than there are");
   const std::size_t whole = (size + page - 1) / page * page;
   auto* const memory = static_cast<std::byte*>(std::aligned_alloc(page, whole));

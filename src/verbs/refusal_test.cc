@@ -97,12 +97,9 @@ TEST(Refusal, OfRegions) {
                 IsRefused(kWrong, "reg_mr", "need local_write beside them"));
   EXPECT_THAT(end.pd.reg_mr(std::span<const std::byte>(bytes), access::local_write),
               IsRefused(kDenied, "reg_mr", "memory that is const"));
-  for (const std::size_t size : {std::size_t{0}, SIZE_MAX})
+  for (const std::size_t size : {std::size_t{0}, SIZE_MAX / 2, SIZE_MAX})
     EXPECT_THAT(end.pd.alloc_mr(size, access::none),
                 IsRefused(kWrong, "alloc_mr", "0 bytes, or more than there are"));
-  EXPECT_THAT(
-      end.pd.alloc_mr(SIZE_MAX / 2, access::none),
-      IsRefused(std::errc::not_enough_memory, "alloc_mr", fmt::format("{} bytes", SIZE_MAX / 2)));
   const auto local = must(end.pd.reg_mr(std::span(bytes), access::local_write));
   EXPECT_THAT(local.remote(), IsRefused(kDenied, "memory_region::remote", "registered without"));
   EXPECT_THAT(local.slice(60, 5),
