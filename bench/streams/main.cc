@@ -23,9 +23,8 @@ int main(int argc, char** argv) {
   using namespace verbena::bench;
   CLI::App app{"What streams and event loops do, between two processes", "verbena-streams"};
   app.footer(
-      "Prints one line of JSON with its figure. The server is the same line with --serve, and "
-      "must\n"
-      "listen first.");
+      "Prints one line of JSON with its figure. The server is the same line with --serve, and\n"
+      "must listen first.");
   app.require_subcommand(1);
   Streams wanted;
   const auto measured = [&](CLI::App* test, void (*run)(const Streams&)) {

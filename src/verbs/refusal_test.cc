@@ -26,6 +26,7 @@ namespace verbena::verbs {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::emptied;
 using testing::End;
 using testing::IsEmpty;
 using testing::IsRefused;
@@ -37,13 +38,6 @@ constexpr auto kWrong = std::errc::invalid_argument;
 constexpr auto kOutside = std::errc::result_out_of_range;
 constexpr auto kDenied = std::errc::permission_denied;
 constexpr auto kEmpty = std::errc::bad_file_descriptor;
-
-/// A handle that was moved from.
-template <typename Handle>
-Handle& emptied(Handle& handle) {
-  const auto taken = std::move(handle);
-  return handle;  // NOLINT(bugprone-use-after-move): it is what is wanted
-}
 
 TEST(Refusal, OfDevices) {
   const auto ctx = must(context::open("vrb0"));

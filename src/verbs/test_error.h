@@ -8,6 +8,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "verbena/error.h"
 
@@ -23,6 +24,13 @@ MATCHER_P3(IsRefused, condition, verb, words, "") {
   *result_listener << "which says \"" << error.message() << '"';
   return error == condition && std::string_view(error.verb()) == verb &&
          error.message().find(words) != std::string::npos;
+}
+
+/// A handle that was moved from.
+template <typename Handle>
+Handle& emptied(Handle& handle) {
+  const auto taken = std::move(handle);
+  return handle;  // NOLINT(bugprone-use-after-move): it is what is wanted
 }
 
 /// What a handle says that was moved from or closed.

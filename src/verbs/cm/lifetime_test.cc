@@ -19,17 +19,11 @@ namespace verbena::verbs::cm {
 namespace {
 
 using namespace testing;
+using verbs::testing::emptied;
 using verbs::testing::IsRefused;
 
 constexpr auto kEmpty = std::errc::bad_file_descriptor;
 constexpr auto kWrong = std::errc::invalid_argument;
-
-/// A handle that was moved from.
-template <typename Handle>
-Handle& emptied(Handle& handle) {
-  const auto taken = std::move(handle);
-  return handle;  // NOLINT(bugprone-use-after-move): it is what is wanted
-}
 
 TEST(Lifetime, OneThatWasMovedFromReports) {
   const auto channel = must(event_channel::create());
