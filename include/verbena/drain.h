@@ -24,8 +24,8 @@ using completion_sink = std::function<void(const work_completion&)>;
 
 /// Where a queue pair's requests complete.
 struct drain_queues {
-  // NOLINTNEXTLINE(google-explicit-constructor): one queue for both is the usual case
   /// One queue for both.
+  // NOLINTNEXTLINE(google-explicit-constructor): one queue for both is the usual case
   drain_queues(const completion_queue& both) noexcept : send(&both), recv(&both) {}
   /// They outlive this.
   drain_queues(const completion_queue& of_sends, const completion_queue& of_receives) noexcept

@@ -15,8 +15,8 @@ namespace verbena::verbs {
 class leases {
  public:
   leases() noexcept = default;
-  // NOLINTNEXTLINE(google-explicit-constructor): one lease is what most requests have
   /// Of one; null is none.
+  // NOLINTNEXTLINE(google-explicit-constructor): one lease is what most requests have
   leases(detail::keep one) noexcept : first_(std::move(one)) {}
   /// Nothing where it is null.
   leases& add(detail::keep one) {
