@@ -77,6 +77,7 @@ Result<> ask_all(const Options& wanted) {
   std::vector<Result<>> results(wanted.threads);
   {
     std::vector<std::jthread> threads;
+    threads.reserve(results.size());
     for (Result<>& result : results)
       threads.emplace_back([&] {
         for (unsigned i = 0; i < wanted.times && result; ++i) result = ask(pool, i);

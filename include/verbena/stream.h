@@ -25,7 +25,7 @@ namespace verbena::verbs {
 
 namespace streams {
 class connection;
-class Connecting;
+class connecting;
 }  // namespace streams
 
 class listener;
@@ -215,8 +215,8 @@ class stream_connecting {
 
  private:
   friend class stream_builder;
-  explicit stream_connecting(std::unique_ptr<streams::Connecting> state) noexcept;
-  std::unique_ptr<streams::Connecting> state_;
+  explicit stream_connecting(std::unique_ptr<streams::connecting> state) noexcept;
+  std::unique_ptr<streams::connecting> state_;
 };
 
 /// What a stream runs on. The queue is for its queue pair alone, and sends events to the channel.

@@ -11,7 +11,7 @@
 namespace verbena::verbs {
 
 namespace streams {
-class Acceptor;
+class acceptor;
 }  // namespace streams
 
 /// Where streams are connected to.
@@ -47,8 +47,8 @@ class listener {
   ~listener();
 
  private:
-  explicit listener(std::unique_ptr<streams::Acceptor> state) noexcept;
-  std::unique_ptr<streams::Acceptor> state_;
+  explicit listener(std::unique_ptr<streams::acceptor> state) noexcept;
+  std::unique_ptr<streams::acceptor> state_;
 };
 
 }  // namespace verbena::verbs

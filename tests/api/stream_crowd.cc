@@ -109,6 +109,7 @@ class Poller {
     const int n = ::epoll_wait(fd_, events.data(), static_cast<int>(events.size()), 1000);
     if (n < 0 && errno != EINTR) return fail(static_cast<std::errc>(errno), "epoll_wait");
     std::vector<std::uint64_t> found;
+    found.reserve(events.size());
     for (int i = 0; i < n; ++i) found.push_back(events.at(static_cast<std::size_t>(i)).data.u64);
     return found;
   }

@@ -11,21 +11,21 @@
 
 namespace verbena::verbs::streams {
 
-Result<std::unique_ptr<Acceptor>> Acceptor::make(cm::listener from, const stream_builder& sizes) {
+Result<std::unique_ptr<acceptor>> acceptor::make(cm::listener from, const stream_builder& sizes) {
   auto alarm = VERBENA_TRY(Alarm::make());
   auto any = VERBENA_TRY(any_of({from.fd(), alarm.fd()}));
-  return std::unique_ptr<Acceptor>(
-      new Acceptor(std::move(from), sizes, std::move(any), std::move(alarm)));
+  return std::unique_ptr<acceptor>(
+      new acceptor(std::move(from), sizes, std::move(any), std::move(alarm)));
 }
 
-Result<> Acceptor::watch(int fd) const {
+Result<> acceptor::watch(int fd) const {
   epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
   return detail::from_minus_one(epoll_ctl(any_.get(), EPOLL_CTL_ADD, fd, &event), "epoll_ctl");
 }
 
-void Acceptor::unwatch(int fd) const { (void)epoll_ctl(any_.get(), EPOLL_CTL_DEL, fd, nullptr); }
+void acceptor::unwatch(int fd) const { (void)epoll_ctl(any_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
-Result<> Acceptor::take_requests(Clock::time_point now) {
+Result<> acceptor::take_requests(Clock::time_point now) {
   while (coming_.size() < kMostAtOnce) {
     auto who = listener_.try_accept();
     if (!who && who.error().would_block()) break;
@@ -45,11 +45,11 @@ Result<> Acceptor::take_requests(Clock::time_point now) {
   return {};
 }
 
-void Acceptor::leave(std::size_t which) {
+void acceptor::leave(std::size_t which) {
   coming_.erase(coming_.begin() + static_cast<std::ptrdiff_t>(which));
 }
 
-Result<std::shared_ptr<connection>> Acceptor::finish_one(Clock::time_point now) {
+Result<std::shared_ptr<connection>> acceptor::finish_one(Clock::time_point now) {
   for (std::size_t i = 0; i < coming_.size(); ++i) {
     Coming& one = coming_[i];
     const int fd = one.handshake.fd();
@@ -65,7 +65,7 @@ Result<std::shared_ptr<connection>> Acceptor::finish_one(Clock::time_point now) 
   return fail(std::errc::operation_would_block, "listener::accept", "nobody waits");
 }
 
-Result<std::shared_ptr<connection>> Acceptor::try_accept() {
+Result<std::shared_ptr<connection>> acceptor::try_accept() {
   const auto now = Clock::now();
   VERBENA_TRY(take_requests(now));
   auto made = finish_one(now);
@@ -74,7 +74,7 @@ Result<std::shared_ptr<connection>> Acceptor::try_accept() {
   return made;
 }
 
-Result<std::shared_ptr<connection>> Acceptor::accept(std::chrono::milliseconds at_most) {
+Result<std::shared_ptr<connection>> acceptor::accept(std::chrono::milliseconds at_most) {
   const auto begin = Clock::now();
   while (true) {
     auto made = try_accept();

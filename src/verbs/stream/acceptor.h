@@ -17,9 +17,9 @@ namespace verbena::verbs::streams {
 /// come, so that one who does not answer keeps nobody else waiting.
 ///
 /// Threads: one at a time.
-class Acceptor {
+class acceptor {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<Acceptor>> make(cm::listener from,
+  [[nodiscard]] static Result<std::unique_ptr<acceptor>> make(cm::listener from,
                                                               const stream_builder& sizes);
 
   /// Whoever has come to the end of the handshake. `would_block` where nobody has. Another error is
@@ -43,7 +43,7 @@ class Acceptor {
     Clock::time_point until;
   };
 
-  Acceptor(cm::listener from, const stream_builder& sizes, Descriptor any, Alarm alarm)
+  acceptor(cm::listener from, const stream_builder& sizes, Descriptor any, Alarm alarm)
       : listener_(std::move(from)), sizes_(sizes), any_(std::move(any)), alarm_(std::move(alarm)) {}
   /// Begins with all who ask, as far as there is room.
   [[nodiscard]] Result<> take_requests(Clock::time_point now);

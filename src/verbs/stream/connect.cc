@@ -32,10 +32,10 @@ Result<stream> stream_builder::connect(std::string_view peer,
 
 Result<stream_connecting> stream_builder::start_connect(const cm::socket_address& peer,
                                                         std::chrono::milliseconds at_most) const {
-  return stream_connecting(VERBENA_TRY(streams::Connecting::start(peer, *this, at_most)));
+  return stream_connecting(VERBENA_TRY(streams::connecting::start(peer, *this, at_most)));
 }
 
-stream_connecting::stream_connecting(std::unique_ptr<streams::Connecting> state) noexcept
+stream_connecting::stream_connecting(std::unique_ptr<streams::connecting> state) noexcept
     : state_(std::move(state)) {}
 stream_connecting::stream_connecting(stream_connecting&&) noexcept = default;
 stream_connecting& stream_connecting::operator=(stream_connecting&&) noexcept = default;
@@ -52,7 +52,7 @@ Result<stream> stream_connecting::try_finish() {
 
 // --- Who listens
 
-listener::listener(std::unique_ptr<streams::Acceptor> state) noexcept : state_(std::move(state)) {}
+listener::listener(std::unique_ptr<streams::acceptor> state) noexcept : state_(std::move(state)) {}
 listener::listener(listener&&) noexcept = default;
 listener& listener::operator=(listener&&) noexcept = default;
 listener::~listener() = default;
@@ -61,7 +61,7 @@ Result<listener> listener::bind(const cm::socket_address& to, const stream_build
                                 const cm::listen_options& options) {
   VERBENA_TRY(streams::check_options(sizes.options()));
   auto bound = VERBENA_TRY(cm::listener::bind(to, options));
-  return listener(VERBENA_TRY(streams::Acceptor::make(std::move(bound), sizes)));
+  return listener(VERBENA_TRY(streams::acceptor::make(std::move(bound), sizes)));
 }
 
 Result<listener> listener::bind(std::string_view to, const stream_builder& sizes,

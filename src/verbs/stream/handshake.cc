@@ -67,21 +67,21 @@ Result<std::shared_ptr<connection>> Handshake::try_finish() {
   return connection::make(std::move(resources_), std::make_unique<CmConnected>(std::move(*next)));
 }
 
-Result<std::unique_ptr<Connecting>> Connecting::start(const cm::socket_address& peer,
+Result<std::unique_ptr<connecting>> connecting::start(const cm::socket_address& peer,
                                                       const stream_builder& sizes,
                                                       std::chrono::milliseconds at_most) {
   VERBENA_TRY(check_options(sizes.options()));
   auto first = VERBENA_TRY(cm::connector::start(peer, {.timeout = at_most}));
-  return std::unique_ptr<Connecting>(new Connecting(std::move(first), sizes));
+  return std::unique_ptr<connecting>(new connecting(std::move(first), sizes));
 }
 
 // The channel goes from phase to phase, and with it the descriptor.
-int Connecting::fd() const {
+int connecting::fd() const {
   const auto* const first = std::get_if<cm::connector>(&phase_);
   return first != nullptr ? first->event_fd() : std::get<Handshake>(phase_).fd();
 }
 
-Result<std::shared_ptr<connection>> Connecting::try_finish() {
+Result<std::shared_ptr<connection>> connecting::try_finish() {
   if (auto* const first = std::get_if<cm::connector>(&phase_); first != nullptr) {
     auto found = VERBENA_TRY(first->handle_waiting());
     if (!found)

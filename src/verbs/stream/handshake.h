@@ -33,16 +33,16 @@ class Handshake {
 };
 
 /// The client's way: it looks for the peer, then shakes hands.
-class Connecting {
+class connecting {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<Connecting>> start(const cm::socket_address& peer,
+  [[nodiscard]] static Result<std::unique_ptr<connecting>> start(const cm::socket_address& peer,
                                                                  const stream_builder& sizes,
                                                                  std::chrono::milliseconds at_most);
   [[nodiscard]] int fd() const;
   [[nodiscard]] Result<std::shared_ptr<connection>> try_finish();
 
  private:
-  Connecting(cm::connector first, const stream_builder& sizes)
+  connecting(cm::connector first, const stream_builder& sizes)
       : phase_(std::move(first)), sizes_(sizes) {}
   std::variant<cm::connector, Handshake> phase_;
   stream_builder sizes_;
