@@ -120,6 +120,7 @@ TEST(BufferPool, SlicesAreRegistered) {
   EXPECT_EQ(here.remote().error(), std::errc::permission_denied);
   must(pair.left_qp.write(here.slice(), must(there.remote())));
   EXPECT_TRUE(pair.left.next().ok());
+  testing::settle(pair.right.pd);
   EXPECT_EQ(there.bytes().front(), std::byte{'p'});
   EXPECT_EQ(there.bytes().back(), std::byte{'p'});
 }

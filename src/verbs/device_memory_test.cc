@@ -41,6 +41,7 @@ TEST(DeviceMemory, IsReachedByAPeerThroughItsRegion) {
   fill(pair.left.memory.bytes(), 'w');
   must(pair.left_qp.write(must(pair.left.memory.slice(0, 8)), must(must(region.remote()).at(8))));
   EXPECT_TRUE(pair.left.next().ok());
+  testing::settle(pair.right.pd);
   std::array<std::byte, 8> got{};
   must(memory->copy_from(64 + 8, got));
   EXPECT_EQ(got[7], std::byte{'w'});

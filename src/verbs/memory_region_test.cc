@@ -26,7 +26,9 @@ class MemoryRegion : public ::testing::Test {
  protected:
   [[nodiscard]] ibv_wc_status write(const remote_region& to) const {
     must(pair.left_qp.write(must(pair.left.memory.slice(0, 8)), to));
-    return pair.left.next().status();
+    const ibv_wc_status status = pair.left.next().status();
+    testing::settle(pair.right.pd);
+    return status;
   }
   [[nodiscard]] const protection_domain& pd() const { return pair.right.pd; }
 
@@ -109,6 +111,7 @@ TEST_F(MemoryRegion, ZeroBasedOnesBeginAtZero) {
   must(pair.right_qp.write(must(region.slice(100, 8)),
                            must(must(pair.left.memory.remote()).at(512))));
   EXPECT_TRUE(pair.right.next().ok());
+  testing::settle(pair.left.pd);
   EXPECT_EQ(pair.left.memory.bytes()[519], std::byte{'z'});
 }
 
@@ -146,11 +149,13 @@ TEST_F(MemoryRegion, TheNullRegionReadsAsZerosAndForgets) {
   EXPECT_TRUE(null.bytes().empty());
   EXPECT_EQ(null.remote().error(), std::errc::permission_denied);
   fill(pair.right.memory.bytes(), 'n');
+  testing::settle(pair.right.pd);
   const mr_slice nothing = must(null.slice(12345, 64));
   must(pair.left_qp.read(nothing, must(pair.right.memory.remote())));
   EXPECT_TRUE(pair.left.next().ok());
   must(pair.left_qp.write(nothing, must(pair.right.memory.remote())));
   EXPECT_TRUE(pair.left.next().ok());
+  testing::settle(pair.right.pd);
   EXPECT_EQ(pair.right.memory.bytes()[63], std::byte{0});
   EXPECT_EQ(pair.right.memory.bytes()[64], std::byte{'n'});
 }

@@ -20,7 +20,9 @@ class MemoryWindow : public ::testing::Test {
   /// How the peer's WRITE of eight bytes ends.
   [[nodiscard]] ibv_wc_status write(const remote_region& to) const {
     must(pair.right_qp.write(must(pair.right.memory.slice(0, 8)), to));
-    return pair.right.next().status();
+    const ibv_wc_status status = pair.right.next().status();
+    testing::settle(pair.left.pd);
+    return status;
   }
   [[nodiscard]] window_range part(std::uint64_t offset, std::uint64_t length,
                                   access rights = access::remote_write) const {

@@ -73,6 +73,7 @@ TEST(QueuePairEx, ReadsAndAtomics) {
   const remote_region there = must(pair.right.memory.remote());
   const std::uint64_t before = 40;
   std::memcpy(pair.right.memory.bytes().data(), &before, sizeof before);
+  testing::settle(pair.right.pd);
   auto session = pair.left_qp.start();
   session.fetch_add(there, 2).set_slice(pair.mine(8));
   session.compare_swap(there, 42, 50).set_slice(pair.mine(8, 8));

@@ -47,6 +47,7 @@ TEST(QueuePair, WritesReadsAndAddsInAPeersMemory) {
   fill(pair.left.memory.bytes().first(64), 'w');
   must(pair.left_qp.write(first(pair.left, 64), there));
   EXPECT_EQ(pair.left.next().opcode(), IBV_WC_RDMA_WRITE);
+  testing::settle(pair.right.pd);
   EXPECT_EQ(pair.right.memory.bytes()[63], std::byte{'w'});
 
   must(pair.left_qp.read(first(pair.left, 64, 128), there));
@@ -55,6 +56,7 @@ TEST(QueuePair, WritesReadsAndAddsInAPeersMemory) {
 
   const std::uint64_t before = 40;
   std::memcpy(pair.right.memory.bytes().data() + 256, &before, sizeof before);
+  testing::settle(pair.right.pd);
   must(pair.left_qp.fetch_add(first(pair.left, 8, 512), must(there.at(256)), 2));
   EXPECT_EQ(pair.left.next().opcode(), IBV_WC_FETCH_ADD);
   must(pair.left_qp.compare_swap(first(pair.left, 8, 520), must(there.at(256)), 42, 50));
@@ -62,6 +64,7 @@ TEST(QueuePair, WritesReadsAndAddsInAPeersMemory) {
   std::array<std::uint64_t, 2> seen{};
   std::memcpy(seen.data(), pair.left.memory.bytes().data() + 512, sizeof seen);
   EXPECT_THAT(seen, ::testing::ElementsAre(40, 42));
+  testing::settle(pair.right.pd);
   std::uint64_t after = 0;
   std::memcpy(&after, pair.right.memory.bytes().data() + 256, sizeof after);
   EXPECT_EQ(after, 50);

@@ -149,6 +149,7 @@ TEST(Threads, ARegionIsSlicedByAllAtOnce) {
     EXPECT_EQ(mine.lkey(), pair.left.memory.lkey());
   });
   for (std::size_t i = 0; i < kThreads; ++i) must(pair.left.next().result());
+  testing::settle(pair.right.pd);
   for (std::size_t i = 0; i < kThreads; ++i)
     EXPECT_EQ(pair.right.memory.bytes()[i * kPart + kPart - 1], static_cast<std::byte>('a' + i));
 }

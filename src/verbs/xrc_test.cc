@@ -92,6 +92,7 @@ TEST_F(Xrc, WritesAndReadsReachTheServersMemory) {
       send_request<xrc_send>::write({&piece, 1}, must(server.memory.remote()), {.wr_id = 1});
   must(sender.post(write.to_srq(queue.number())));
   EXPECT_TRUE(client.next().ok());
+  testing::settle(server.pd);
   EXPECT_EQ(server.memory.bytes()[31], std::byte{'w'});
 }
 

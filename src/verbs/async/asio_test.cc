@@ -173,6 +173,7 @@ TEST(Asio, OtherRequests) {
                  [&](std::exception_ptr error) { thrown = std::move(error); });
   io.run();
   EXPECT_EQ(thrown, nullptr);
+  testing::settle(pair.right.pd);
   std::uint64_t cell = 0;
   std::memcpy(&cell, pair.right.memory.bytes().data(), sizeof cell);
   EXPECT_EQ(cell, 9);

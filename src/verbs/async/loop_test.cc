@@ -187,6 +187,7 @@ task<Result<>> every_operation(AsyncPair<rc>& pair) {
 
   const auto wrote = co_await or_return(co_await qp.write(pair.left.slice(0, 64), remote));
   EXPECT_EQ(wrote.opcode(), IBV_WC_RDMA_WRITE);
+  testing::settle(pair.right.pd);
   EXPECT_EQ(there[63], std::byte{'w'});
   const auto got = co_await or_return(co_await qp.read(pair.left.slice(128, 64), remote));
   EXPECT_EQ(got.opcode(), IBV_WC_RDMA_READ);
@@ -194,12 +195,14 @@ task<Result<>> every_operation(AsyncPair<rc>& pair) {
 
   const std::uint64_t before = 40;
   std::memcpy(there.data() + 256, &before, sizeof before);
+  testing::settle(pair.right.pd);
   const remote_region cell = must(remote.at(256));
   co_await or_return(co_await qp.fetch_add(pair.left.slice(512, 8), cell, 2));
   co_await or_return(co_await qp.compare_swap(pair.left.slice(520, 8), cell, 42, 50));
   std::uint64_t seen = 0;
   std::memcpy(&seen, here.data() + 520, sizeof seen);
   EXPECT_EQ(seen, 42);
+  testing::settle(pair.right.pd);
   std::memcpy(&seen, there.data() + 256, sizeof seen);
   EXPECT_EQ(seen, 50);
   co_return Result<>();
