@@ -127,24 +127,35 @@ def our_curves():
 
 STREAM_SIZES = (65536, MIB)
 TRANSPORTS = ("messages", "ring")
+COPYING = ("copied", "in-place")
+STREAM_LINKS = ((1500, 1024), (9000, 4096))
 
 
-def stream(what, title, unit, *words, path="udp"):
+def stream(what, title, unit, *words, path="udp", link=None):
+    where = place(link) if path == "udp" else path
     words = ("verbena-streams", *map(str, words), "--address", "{address}", "--port", "{port}")
-    return Measurement(f"ours.{path}.stream.{what}", f"Verbena stream, {title}", unit, outputs.ours,
-                       (*words, "--seconds", "{seconds}"), (*words, "--serve"), path=path)
+    return Measurement(f"ours.{where}.stream.{what}", f"Verbena stream, {title}", unit, outputs.ours,
+                       (*words, "--seconds", "{seconds}"), (*words, "--serve"), path=path, link=link)
+
+
+def stream_throughput(transport, copying, size, path="udp", link=None):
+    return stream(f"{transport}.{copying}.{size_text(size)}", f"{transport}, {copying}, {size_text(size)}", "GB/s",
+                  "throughput", "--transport", transport, "--copying", copying, "--bytes", size, path=path, link=link)
 
 
 def our_streams():
-    for path in ("udp", "rings"):
-        for size in STREAM_SIZES:
+    for size in STREAM_SIZES:
+        for path in ("udp", "rings"):
             if (path, size) != ("udp", MIB):  # which is beside WRITE and READ
                 yield our_bandwidth("send", size, 4096, path=path)
             for transport in TRANSPORTS:
-                for copying in ("copied", "in-place"):
-                    yield stream(f"{transport}.{copying}.{size_text(size)}", f"{transport}, {copying}, {size_text(size)}",
-                                 "GB/s", "throughput", "--transport", transport, "--copying", copying,
-                                 "--bytes", size, path=path)
+                for copying in COPYING:
+                    yield stream_throughput(transport, copying, size, path)
+        for mtu, pmtu in STREAM_LINKS:
+            if size != MIB:
+                yield our_bandwidth("send", size, pmtu, link=Link(mtu))
+            for copying in COPYING:
+                yield stream_throughput("messages", copying, size, link=Link(mtu))
     for transport in TRANSPORTS:
         yield stream(f"{transport}.latency", f"{transport}, 64B", "us", "latency", "--transport", transport,
                      "--bytes", 64)
