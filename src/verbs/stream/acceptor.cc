@@ -66,7 +66,7 @@ Result<std::shared_ptr<connection>> acceptor::finish_one(Clock::time_point now) 
 }
 
 Result<std::shared_ptr<connection>> acceptor::try_accept() {
-  const auto now = Clock::now();
+  const auto now = sizes_.options().now();
   VERBENA_TRY(take_requests(now));
   auto made = finish_one(now);
   // As they came, so they expire.

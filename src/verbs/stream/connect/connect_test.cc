@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <array>
+#include <atomic>
 #include <optional>
 #include <string>
 #include <thread>
@@ -219,6 +220,48 @@ TEST(StreamConnect, WhoDoesNotAnswerKeepsNobodyWaiting) {
   const stream other = must(accept_by_fd(server));
   going_on.join();
   EXPECT_EQ(other.peer_addr(), late->local_addr());
+}
+
+std::atomic<std::chrono::seconds> leap{0s};
+std::chrono::steady_clock::time_point leaping() {
+  return std::chrono::steady_clock::now() + leap.load();
+}
+
+TEST(StreamConnect, WhoNeverAnswersIsGivenUpAfterHalfAMinute) {
+  leap = 0s;
+  stream_options options;
+  options.now = &leaping;
+  listener server = must(listener::bind("127.93.16.2:0", stream_builder(options)));
+  auto silent = must(stream_builder().start_connect(server.local_addr()));
+  while (!server_has_asked(server, silent)) {}
+  leap = 29s;
+  EXPECT_TRUE(server.try_accept().error().would_block());
+  leap = 31s;
+  const auto given_up = server.try_accept();
+  ASSERT_FALSE(given_up);
+  EXPECT_EQ(given_up.error(), std::errc::timed_out);
+  EXPECT_THAT(given_up.error().message(), HasSubstr("did not stay"));
+  EXPECT_TRUE(server.try_accept().error().would_block());
+  EXPECT_FALSE(finish_by_fd(silent));
+}
+
+// The one who comes when 64 do not answer is accepted as soon as one of them has gone.
+TEST(StreamConnect, OnlySoManyAreAcceptedAtOnce) {
+  constexpr std::size_t kMost = 64;
+  listener server = must(listener::bind("127.93.16.2:0"));
+  std::vector<stream_connecting> silent;
+  for (std::size_t i = 0; i < kMost; ++i) {
+    silent.push_back(must(stream_builder().start_connect(server.local_addr())));
+    while (!server_has_asked(server, silent.back())) {}
+  }
+  std::optional<stream> far;
+  std::jthread connecting([&] { far = must(stream::connect(server.local_addr())); });
+  EXPECT_EQ(server.accept(200ms).error(), std::errc::timed_out);
+  silent.pop_back();
+  EXPECT_FALSE(accept_by_fd(server));  // tells of the one who has gone
+  const stream near = must(accept_by_fd(server));
+  connecting.join();
+  EXPECT_EQ(near.peer_addr(), far->local_addr());
 }
 
 TEST(StreamConnect, OneThatGoesWhileItIsAcceptedIsAnErrorOfItsOwn) {
