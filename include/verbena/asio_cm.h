@@ -8,20 +8,36 @@
 #include <boost/asio/error.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
+#include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
+#include <type_traits>
 #include <utility>
 
 #include "verbena/asio.h"
 #include "verbena/cm_connection.h"
+#include "verbena/cm_datagram.h"
 #include "verbena/cm_listener.h"
 
 /// Boost.Asio: the rdma_cm's phases with completion tokens. Handlers get a
 /// `boost::system::error_code` and the next phase, which is there where the code is none. Terminal
 /// cancellation ends a step and destroys its phase: no id and no queue pair stays behind.
+/// What is taken by reference outlives its step.
 namespace verbena::verbs::cm {
 
 namespace detail {
+
+/// What a handler gets of the answers of a step's `look`: nothing more where they only say that it
+/// has ended.
+template <typename Answer>
+struct asio_handler {
+  using signature = void(boost::system::error_code, Answer);
+};
+template <>
+struct asio_handler<bool> {
+  using signature = void(boost::system::error_code);
+};
 
 /// Waits for a step: its `look` gives something, nothing yet, or an error, and its `fd` is readable
 /// when it is to look again.
@@ -37,15 +53,15 @@ class asio_step {
     if (!std::exchange(begun_, true)) return boost::asio::post(executor_, std::move(self));
     if (self.cancelled() != boost::asio::cancellation_type::none)
       error = boost::asio::error::operation_aborted;
-    if (error) return end(self, error, std::nullopt);
-    if (!step_) return end(self, to_asio(step_.error()), std::nullopt);
+    if (error) return end(self, error, {});
+    if (!step_) return end(self, to_asio(step_.error()), {});
     auto next = step_->look();
-    if (!next) return end(self, to_asio(next.error()), std::nullopt);
+    if (!next) return end(self, to_asio(next.error()), {});
     if (*next) return end(self, {}, std::move(*next));
     if (descriptor_ == nullptr) {
       // Asio closes what it waits for; the channel's is the channel's.
       const int fd = ::dup(step_->fd());
-      if (fd < 0) return end(self, {errno, boost::system::system_category()}, std::nullopt);
+      if (fd < 0) return end(self, {errno, boost::system::system_category()}, {});
       descriptor_ = std::make_unique<boost::asio::posix::stream_descriptor>(executor_, fd);
     }
     auto& descriptor = *descriptor_;
@@ -54,10 +70,13 @@ class asio_step {
 
  private:
   template <typename Self>
-  void end(Self& self, boost::system::error_code error, std::optional<typename Step::next> next) {
+  void end(Self& self, boost::system::error_code error, typename Step::answer next) {
     descriptor_.reset();
     step_ = fail(std::errc::operation_canceled, "asio_step");  // the phase goes first
-    self.complete(error, std::move(next));
+    if constexpr (std::is_same_v<typename Step::answer, bool>)
+      self.complete(error);
+    else
+      self.complete(error, std::move(next));
   }
 
   boost::asio::any_io_executor executor_;
@@ -69,27 +88,42 @@ class asio_step {
 /// A phase that leads to `Next`.
 template <typename Next, typename Phase>
 struct asio_phase {
-  using next = Next;
-  [[nodiscard]] Result<std::optional<Next>> look() { return phase.handle_waiting(); }
+  using answer = std::optional<Next>;
+  [[nodiscard]] Result<answer> look() { return phase.handle_waiting(); }
   [[nodiscard]] int fd() const { return phase.event_fd(); }
   Phase phase;
 };
 /// Whoever asks a listener next.
+template <typename Request, typename Listener>
 struct asio_request {
-  using next = incoming;
-  [[nodiscard]] Result<std::optional<incoming>> look() const {
+  using answer = std::optional<Request>;
+  [[nodiscard]] Result<answer> look() const {
     auto who = at->try_accept();
     if (!who && who.error().would_block()) return std::nullopt;
     if (!who) return std::unexpected(std::move(who).error());
     return std::move(*who);
   }
   [[nodiscard]] int fd() const { return at->fd(); }
-  listener* at;
+  Listener* at;
 };
+/// The end of a connection, which leads to nothing.
+struct asio_ending {
+  using answer = bool;
+  [[nodiscard]] Result<answer> look() const {
+    if (of->is_connected()) VERBENA_TRY(of->handle_waiting());
+    return !of->is_connected();
+  }
+  [[nodiscard]] int fd() const { return of->event_fd(); }
+  connection* of;
+};
+[[nodiscard]] inline Result<asio_ending> end_of(connection& of, bool disconnects) {
+  if (disconnects) VERBENA_TRY(of.disconnect());
+  return asio_ending{&of};
+}
 
 template <typename Step, typename Token>
 auto take_step(const boost::asio::any_io_executor& executor, Result<Step> started, Token&& token) {
-  using signature = void(boost::system::error_code, std::optional<typename Step::next>);
+  using signature = typename asio_handler<typename Step::answer>::signature;
   return boost::asio::async_compose<Token, signature>(asio_step<Step>(executor, std::move(started)),
                                                       token, executor);
 }
@@ -121,8 +155,8 @@ auto async_connect(const boost::asio::any_io_executor& executor, resolved peer, 
 /// The next who asks. The listener outlives the step and has its channel to itself.
 template <typename Token>
 auto async_accept(const boost::asio::any_io_executor& executor, listener& at, Token&& token) {
-  return detail::take_step(executor, Result<detail::asio_request>(detail::asio_request{&at}),
-                           std::forward<Token>(token));
+  using step = detail::asio_request<incoming, listener>;
+  return detail::take_step(executor, Result<step>(step{&at}), std::forward<Token>(token));
 }
 
 /// As `incoming::accept`.
@@ -132,6 +166,50 @@ auto async_accept(const boost::asio::any_io_executor& executor, incoming who, qu
   return detail::take_step(
       executor,
       detail::first_step<connection>(std::move(who).start_accept(std::move(qp), parameters)),
+      std::forward<Token>(token));
+}
+
+/// Waits until one of the ends has disconnected, in a handler that gets the code alone. The
+/// connection has its channel to itself, and stays what it is when the wait is cancelled.
+template <typename Token>
+auto async_disconnected(const boost::asio::any_io_executor& executor, connection& of,
+                        Token&& token) {
+  return detail::take_step(executor, detail::end_of(of, false), std::forward<Token>(token));
+}
+/// Disconnects before this returns, and waits likewise until the peer has answered.
+template <typename Token>
+auto async_disconnect(const boost::asio::any_io_executor& executor, connection& of, Token&& token) {
+  return detail::take_step(executor, detail::end_of(of, true), std::forward<Token>(token));
+}
+
+// --- Datagrams
+
+/// As `datagram_resolver::resolve`.
+template <typename Token>
+auto async_resolve_datagram(const boost::asio::any_io_executor& executor,
+                            const socket_address& peer, std::span<const std::byte> private_data,
+                            const resolve_options& options, Token&& token) {
+  return detail::take_step(
+      executor,
+      detail::first_step<datagram_peer>(datagram_resolver::start(peer, private_data, options)),
+      std::forward<Token>(token));
+}
+
+/// The next who asks for the service. The listener has its channel to itself.
+template <typename Token>
+auto async_accept(const boost::asio::any_io_executor& executor, datagram_listener& at,
+                  Token&& token) {
+  using step = detail::asio_request<datagram_request, datagram_listener>;
+  return detail::take_step(executor, Result<step>(step{&at}), std::forward<Token>(token));
+}
+
+/// As `multicast_socket::join`.
+template <typename Token>
+auto async_join(const boost::asio::any_io_executor& executor, multicast_socket socket,
+                queue_pair<ud> qp, const socket_address& group, Token&& token) {
+  return detail::take_step(
+      executor,
+      detail::first_step<multicast_group>(std::move(socket).start_join(std::move(qp), group)),
       std::forward<Token>(token));
 }
 

@@ -59,8 +59,16 @@ class datagram_resolver {
                                                        const socket_address& peer,
                                                        std::span<const std::byte> private_data = {},
                                                        const resolve_options& options = {});
+  /// The same, on a channel of its own.
+  [[nodiscard]] static Result<datagram_resolver> start(const socket_address& peer,
+                                                       std::span<const std::byte> private_data = {},
+                                                       const resolve_options& options = {});
   /// The peer when the event was the last one. After that, or an error, it is empty.
   [[nodiscard]] Result<std::optional<datagram_peer>> handle(const event& happened);
+  /// As `connector::event_fd`.
+  [[nodiscard]] int event_fd() const noexcept { return end_.own_fd(); }
+  /// As `connector::handle_waiting`.
+  [[nodiscard]] Result<std::optional<datagram_peer>> handle_waiting();
   /// To tell its events; moves on with the peer.
   [[nodiscard]] const cm::id& cm_id() const noexcept { return end_.one; }
 
@@ -119,6 +127,8 @@ class datagram_listener {
   [[nodiscard]] const cm::id& cm_id() const noexcept { return end_.one; }
   /// Waits for somebody, on a channel of its own. `timed_out`.
   [[nodiscard]] Result<datagram_request> accept(std::chrono::milliseconds at_most);
+  /// Does not wait: `would_block` where nobody does. On a channel of its own.
+  [[nodiscard]] Result<datagram_request> try_accept();
   /// Readable when somebody may wait; -1 where the channel is shared.
   [[nodiscard]] int fd() const noexcept { return end_.own ? end_.own->fd() : -1; }
   /// Who asks, when that is what the event was. What is not its own is left alone.
@@ -168,6 +178,10 @@ class multicast_joining {
  public:
   /// The group when the event was the last one. After that, or an error, it is empty.
   [[nodiscard]] Result<std::optional<multicast_group>> handle(const event& happened);
+  /// As `connector::event_fd`.
+  [[nodiscard]] int event_fd() const noexcept { return end_.own_fd(); }
+  /// As `connector::handle_waiting`.
+  [[nodiscard]] Result<std::optional<multicast_group>> handle_waiting();
   /// To tell its events; moves on with the group.
   [[nodiscard]] const cm::id& cm_id() const noexcept { return end_.one; }
 

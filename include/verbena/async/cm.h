@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "verbena/async/event_loop.h"
 #include "verbena/async/events.h"
 #include "verbena/cm_connection.h"
+#include "verbena/cm_datagram.h"
 #include "verbena/cm_listener.h"
 
 /// The rdma_cm's phases as tasks: `auto found = co_await cm::resolve(loop, peer);`
@@ -102,6 +105,40 @@ template <event_loop Loop>
 [[nodiscard]] task<Result<>> disconnect(Loop& loop, connection& of, wait_options until = {}) {
   if (auto went = of.disconnect(); !went) co_return std::unexpected(std::move(went).error());
   co_return co_await disconnected(loop, of, std::move(until));
+}
+
+// --- Datagrams
+
+/// As `datagram_resolver::resolve`. What the parameters refer to is read when the task begins.
+template <event_loop Loop>
+[[nodiscard]] task<Result<datagram_peer>> resolve_datagram(
+    Loop& loop, socket_address peer, std::span<const std::byte> private_data = {},
+    resolve_options options = {}, wait_options until = {}) {
+  if (auto go = detail::check_not_stopped(until, "resolve_datagram"); !go)
+    co_return std::unexpected(std::move(go).error());
+  auto started = datagram_resolver::start(peer, private_data, options);
+  if (!started) co_return std::unexpected(std::move(started).error());
+  co_return co_await detail::follow<datagram_peer>(loop, std::move(*started), std::move(until));
+}
+
+/// The next who asks for the service. The listener has its channel to itself; one waits at a time.
+template <event_loop Loop>
+[[nodiscard]] task<Result<datagram_request>> accept(Loop& loop, datagram_listener& at,
+                                                    wait_options until = {}) {
+  return next_of(loop, at.fd(), [&at] { return at.try_accept(); }, std::move(until));
+}
+
+/// As `multicast_socket::join`. A task that is cancelled before it is told leaves the group.
+template <event_loop Loop>
+[[nodiscard]] task<Result<multicast_group>> join(Loop& loop, multicast_socket socket,
+                                                 queue_pair<ud> qp, socket_address group,
+                                                 wait_options until = {}) {
+  multicast_socket mine = std::move(socket);
+  if (auto go = detail::check_not_stopped(until, "join"); !go)
+    co_return std::unexpected(std::move(go).error());
+  auto started = std::move(mine).start_join(std::move(qp), group);
+  if (!started) co_return std::unexpected(std::move(started).error());
+  co_return co_await detail::follow<multicast_group>(loop, std::move(*started), std::move(until));
 }
 
 }  // namespace verbena::verbs::cm

@@ -23,12 +23,18 @@ Result<datagram_resolver> datagram_resolver::start(const event_channel& channel,
   return begin(std::move(end), peer, private_data, options);
 }
 
+Result<datagram_resolver> datagram_resolver::start(const socket_address& peer,
+                                                   std::span<const std::byte> private_data,
+                                                   const resolve_options& options) {
+  auto end = VERBENA_TRY(make_end(port_space::udp));
+  return begin(std::move(end), peer, private_data, options);
+}
+
 Result<datagram_peer> datagram_resolver::resolve(const socket_address& peer,
                                                  std::span<const std::byte> private_data,
                                                  const resolve_options& options,
                                                  std::chrono::milliseconds at_most) {
-  auto end = VERBENA_TRY(make_end(port_space::udp));
-  datagram_resolver one = VERBENA_TRY(begin(std::move(end), peer, private_data, options));
+  datagram_resolver one = VERBENA_TRY(start(peer, private_data, options));
   const event_channel& channel = *VERBENA_TRY(one.end_.own_channel("datagram_resolver::resolve"));
   return wait_for_next<datagram_peer>(
       channel, at_most, "datagram_resolver::resolve",
@@ -50,6 +56,12 @@ Result<std::optional<datagram_peer>> datagram_resolver::handle(const event& happ
   const std::optional<datagram_target>& target = happened.target();
   if (happened.type() != event_type::established || !target) return std::nullopt;
   return datagram_peer(std::move(end_), *target, happened.private_data());
+}
+
+Result<std::optional<datagram_peer>> datagram_resolver::handle_waiting() {
+  const event_channel& channel =
+      *VERBENA_TRY(end_.own_channel("datagram_resolver::handle_waiting"));
+  return take_waiting(channel, [&](const event& happened) { return handle(happened); });
 }
 
 // --- Answering
@@ -104,6 +116,14 @@ Result<datagram_request> datagram_listener::accept(std::chrono::milliseconds at_
   const event_channel& channel = *VERBENA_TRY(end_.own_channel("datagram_listener::accept"));
   return wait_for_next<datagram_request>(channel, at_most, "datagram_listener::accept",
                                          [&](event& happened) { return handle(happened); });
+}
+
+Result<datagram_request> datagram_listener::try_accept() {
+  const event_channel& channel = *VERBENA_TRY(end_.own_channel("datagram_listener::try_accept"));
+  while (true) {
+    auto happened = VERBENA_TRY(channel.try_get_event());
+    if (auto next = VERBENA_TRY(handle(happened)); next) return std::move(*next);
+  }
 }
 
 }  // namespace verbena::verbs::cm

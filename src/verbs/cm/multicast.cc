@@ -56,6 +56,12 @@ Result<std::optional<multicast_group>> multicast_joining::handle(const event& ha
   return multicast_group(std::move(end), std::move(qp), group_, *target);
 }
 
+Result<std::optional<multicast_group>> multicast_joining::handle_waiting() {
+  const event_channel& channel =
+      *VERBENA_TRY(end_.own_channel("multicast_joining::handle_waiting"));
+  return take_waiting(channel, [&](const event& happened) { return handle(happened); });
+}
+
 // --- multicast_group
 
 multicast_group& multicast_group::operator=(multicast_group&& from) noexcept {

@@ -66,6 +66,60 @@ TEST(AsioConnects, BothSidesAsCoroutines) {
   ASSERT_TRUE(near && far);
   EXPECT_EQ(near->qp().state(), qp_state::rts);
   EXPECT_EQ(near->local_addr(), far->peer_addr());
+
+  int over = 0;
+  const auto count = [&](error_code error) {
+    EXPECT_FALSE(error);
+    ++over;
+  };
+  cm::async_disconnected(io.get_executor(), *far, count);
+  cm::async_disconnect(io.get_executor(), *near, count);
+  io.restart();
+  io.run();
+  EXPECT_EQ(over, 2);
+  EXPECT_FALSE(near->is_connected());
+  EXPECT_FALSE(far->is_connected());
+}
+
+asio::awaitable<void> answer_one(cm::datagram_listener& server, const queue_pair<ud>& qp) {
+  const auto executor = co_await asio::this_coro::executor;
+  auto asked = co_await cm::async_accept(executor, server, asio::use_awaitable);
+  must(std::move(*asked).accept(qp));
+}
+asio::awaitable<void> ask_one(const cm::socket_address service,
+                              std::optional<cm::datagram_peer>& to) {
+  const auto executor = co_await asio::this_coro::executor;
+  to = co_await cm::async_resolve_datagram(executor, service, {}, {}, asio::use_awaitable);
+}
+asio::awaitable<void> join_one(const cm::socket_address with,
+                               std::optional<cm::multicast_group>& to) {
+  const auto executor = co_await asio::this_coro::executor;
+  auto socket = must(cm::multicast_socket::bind(with));
+  const auto device = must(socket.context());
+  const auto pd = must(device.alloc_pd());
+  const auto cq = must(device.create_cq({.depth = 16}));
+  auto qp = must(socket.create_qp(pd, {.send_cq = cq, .recv_cq = cq}));
+  to = co_await cm::async_join(executor, std::move(socket), std::move(qp),
+                               must(cm::socket_address::from_string("239.93.45.1:0")),
+                               asio::use_awaitable);
+}
+
+TEST(AsioDatagrams, AServiceIsFoundAndAGroupJoined) {
+  asio::io_context io;
+  const testing::End end("vrb0");
+  const cm::socket_address here(must(end.ctx.routable_gid()).id, 0);
+  auto server = must(cm::datagram_listener::bind(here));
+  auto qp = must(end.pd.create_qp<ud>({.send_cq = end.cq, .recv_cq = end.cq}));
+  must(qp.activate(port{1}, cm::datagram_qkey));
+  std::optional<cm::datagram_peer> peer;
+  std::optional<cm::multicast_group> group;
+  asio::co_spawn(io, answer_one(server, qp), asio::detached);
+  asio::co_spawn(io, ask_one(server.local_addr(), peer), asio::detached);
+  asio::co_spawn(io, join_one(here, group), asio::detached);
+  io.run();
+  ASSERT_TRUE(peer && group);
+  EXPECT_EQ(peer->target().to, qp.number());
+  EXPECT_TRUE(group->target().way.to.is_multicast());
 }
 
 TEST(AsioConnects, ASlotCancelsAStep) {

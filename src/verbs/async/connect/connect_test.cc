@@ -280,5 +280,76 @@ TYPED_TEST(Connects, ACancelledWaitLeavesTheConnection) {
   EXPECT_EQ(near.qp().state(), qp_state::rts);
 }
 
+// --- Datagrams
+
+/// A queue pair that answers for a service at the first device.
+struct Service {
+  [[nodiscard]] cm::socket_address address() const { return {must(end.ctx.routable_gid()).id, 0}; }
+  testing::End end{"vrb0"};
+  queue_pair<ud> qp = [this] {
+    auto made = must(end.pd.create_qp<ud>({.send_cq = end.cq, .recv_cq = end.cq}));
+    must(made.activate(port{1}, cm::datagram_qkey));
+    return made;
+  }();
+};
+
+TYPED_TEST(Connects, AServiceOfDatagramsIsFound) {
+  const Service service;
+  auto server = must(cm::datagram_listener::bind(service.address()));
+  EXPECT_TRUE(server.try_accept().error().would_block());
+  this->loop_->spawn([](auto& loop, auto& at, const auto& with) -> task<> {
+    auto asked = must(co_await cm::accept(loop, at));
+    EXPECT_EQ(words_of(asked.private_data()), "who is it");
+    must(std::move(asked).accept(with, bytes_of("it is me")));
+  }(*this->loop_, server, service.qp));
+  const auto words = bytes_of("who is it");
+  const auto peer =
+      must(this->loop_->run_until(cm::resolve_datagram(*this->loop_, server.local_addr(), words)));
+  must(this->loop_->run());
+  EXPECT_EQ(words_of(peer.private_data()), "it is me");
+  EXPECT_EQ(peer.target().to, service.qp.number());
+}
+
+TYPED_TEST(Connects, AServiceThatSaysNothingIsNotWaitedForAfterAStop) {
+  const Service service;
+  auto server = must(cm::datagram_listener::bind(service.address()));
+  const auto before = this->live();
+  std::stop_source stop;
+  std::optional<Result<cm::datagram_peer>> how;
+  this->beside(cm::resolve_datagram(*this->loop_, server.local_addr(), {}, {}, stop.get_token()),
+               how);
+  const auto asked = must(this->loop_->run_until(cm::accept(*this->loop_, server)));
+  const auto with_the_request = this->live();
+  stop.request_stop();
+  must(this->loop_->run());
+  ASSERT_FALSE(*how);
+  EXPECT_EQ(how->error(), std::errc::operation_canceled);
+  EXPECT_LT(this->live(), with_the_request);
+  EXPECT_GT(this->live(), before);  // the request
+}
+
+TYPED_TEST(Connects, AGroupIsJoined) {
+  const Service service;
+  const auto group = must(cm::socket_address::from_string("239.93.45.1:0"));
+  const auto join = [&](wait_options until) {
+    auto socket = must(cm::multicast_socket::bind(service.address()));
+    const Things things(must(socket.context()));
+    auto qp = must(socket.create_qp(things.pd, {.send_cq = things.cq, .recv_cq = things.cq}));
+    return this->loop_->run_until(
+        cm::join(*this->loop_, std::move(socket), std::move(qp), group, std::move(until)));
+  };
+  auto joined = must(join({}));
+  EXPECT_EQ(joined.group(), group);
+  EXPECT_TRUE(joined.target().way.to.is_multicast());
+  must(joined.leave());
+
+  const auto before = this->live();
+  std::stop_source stop;
+  stop.request_stop();
+  const auto stopped = join(stop.get_token());
+  EXPECT_EQ(stopped.error(), std::errc::operation_canceled);
+  EXPECT_EQ(this->live(), before);
+}
+
 }  // namespace
 }  // namespace verbena::verbs
