@@ -5,6 +5,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <string_view>
+
 #include "examples/meeting.h"
 #include "verbena/context.h"
 #include "verbena/format.h"
@@ -49,10 +52,10 @@ Result<> show_devices() {
 
 }  // namespace
 
-int main(int argc, char**) {
-  if (argc > 1) {
-    std::puts("Usage: devices\n\nLists RDMA devices, their ports and GIDs. It takes no arguments.");
-    return 0;
-  }
-  return examples::finish(show_devices());
+int main(int argc, char** argv) {
+  if (argc == 1) return examples::finish(show_devices());
+  const bool asked = std::string_view(argv[1]) == "--help" || std::string_view(argv[1]) == "-h";
+  std::fputs("Usage: devices\n\nLists RDMA devices, their ports and GIDs. It takes no arguments.\n",
+             asked ? stdout : stderr);
+  return asked ? 0 : 2;
 }

@@ -132,7 +132,8 @@ int main(int argc, char** argv) {
   Options wanted;
   app.add_option("HOST", wanted.host, "The server's address; without it this is the server");
   app.add_option("-p,--port", wanted.port, "The rdma_cm port to meet at")->capture_default_str();
-  app.add_option("-c,--certificate", wanted.certificate, "Where the server writes its certificate")
+  app.add_option("-c,--certificate", wanted.certificate,
+                 "Where the server writes its certificate, which the client trusts")
       ->required();
   app.add_option("-t,--target", wanted.target, "What the client gets")->capture_default_str();
   CLI11_PARSE(app, argc, argv);

@@ -9,10 +9,12 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "verbena/error.h"
@@ -108,10 +110,16 @@ class Meeting {
     if (met.fd_ < 0) return failed("accept");
     return met;
   }
+  /// A server that was started in the same moment may be a little later.
   [[nodiscard]] static Result<Meeting> go_to_peer(const addrinfo& there) {
-    Meeting met(socket(there.ai_family, there.ai_socktype, 0));
-    if (connect(met.fd_, there.ai_addr, there.ai_addrlen) != 0) return failed("connect");
-    return met;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+    for (;;) {
+      Meeting met(socket(there.ai_family, there.ai_socktype, 0));
+      if (connect(met.fd_, there.ai_addr, there.ai_addrlen) == 0) return met;
+      if (errno != ECONNREFUSED || std::chrono::steady_clock::now() > until)
+        return failed("connect");
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
   }
 
   int fd_;

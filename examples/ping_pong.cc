@@ -102,10 +102,10 @@ int main(int argc, char** argv) {
   Options wanted;
   wanted.where.add_to(app);
   app.add_option("-d,--device", wanted.device, "The RDMA device (default: the first)");
-  app.add_option("-s,--size", wanted.size, "Bytes of a message")
+  app.add_option("-s,--size", wanted.size, "Bytes of a message, the same on both sides")
       ->check(CLI::Range(1U, 1U << 30U))
       ->capture_default_str();
-  app.add_option("-n,--rounds", wanted.rounds, "Round trips")
+  app.add_option("-n,--rounds", wanted.rounds, "Round trips, the same on both sides")
       ->check(CLI::Range(1U, 1'000'000'000U))
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);

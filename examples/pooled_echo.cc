@@ -47,9 +47,10 @@ Result<> serve(const Options& wanted) {
   while (echoes.empty() || there != 0) {
     pollfd somebody{.fd = at.fd(), .events = POLLIN, .revents = 0};
     if (::poll(&somebody, 1, 100) == 0) continue;
-    stream one = VERBENA_TRY(at.accept());
+    auto one = at.try_accept();
+    if (!one) continue;  // not yet, or a client that is gone again
     ++there;
-    echoes.emplace_back([&there, with = std::move(one)]() mutable {
+    echoes.emplace_back([&there, with = std::move(*one)]() mutable {
       (void)echo(with);  // a client that fails says so itself
       --there;
     });
@@ -98,8 +99,12 @@ int main(int argc, char** argv) {
       "HOST", wanted.hosts,
       "The server's addresses, in the order of preference; without one this is the server");
   app.add_option("-p,--port", wanted.port, "The rdma_cm port to meet at")->capture_default_str();
-  app.add_option("-t,--threads", wanted.threads, "Of the client")->capture_default_str();
-  app.add_option("-n,--times", wanted.times, "Echoes of each")->capture_default_str();
+  app.add_option("-t,--threads", wanted.threads, "Of the client")
+      ->check(CLI::Range(1U, 1000U))
+      ->capture_default_str();
+  app.add_option("-n,--times", wanted.times, "Echoes of each")
+      ->check(CLI::Range(1U, 1'000'000'000U))
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   return examples::finish(wanted.hosts.empty() ? serve(wanted) : ask_all(wanted));
 }

@@ -26,6 +26,7 @@ constexpr qp_number kGroupMembers{0xffffff};
 // Before a datagram's payload the device puts the 40 bytes of its routing header.
 constexpr std::size_t kGrh = 40;
 constexpr std::size_t kLine = 256;
+constexpr std::size_t kLongest = 240;       // which leaves room for what the server puts before it
 constexpr std::size_t kOut = kGrh + kLine;  // what is sent lies behind what is received
 
 struct Options {
@@ -118,7 +119,12 @@ int main(int argc, char** argv) {
   wanted.where.add_to(app);
   app.add_option("-d,--device", wanted.device, "The RDMA device (default: the first)");
   app.add_option("-g,--group", wanted.group, "A multicast group's address, the same on both sides");
-  app.add_option("-t,--say", wanted.lines, "What the client says, each in a datagram")
+  app.add_option("-t,--say", wanted.lines, "What the client says in a datagram; may be given again")
+      ->expected(1)
+      ->take_all()
+      ->check([](const std::string& line) {
+        return line.empty() || line.size() > kLongest ? "a line has 1 to 240 bytes" : "";
+      })
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   return examples::finish(run(wanted));

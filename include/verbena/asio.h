@@ -382,19 +382,23 @@ class asio_dispatcher {
   /// As async_queue_pair::attach.
   template <service S>
   [[nodiscard]] Result<asio_queue_pair<S>> attach(queue_pair<S> qp) const {
-    if (pump_ == nullptr)
-      return fail(std::errc::bad_file_descriptor, "attach",
-                  "the dispatcher is empty: it was moved from");
+    VERBENA_TRY(check_open());
     return asio_queue_pair<S>(VERBENA_TRY(async_queue_pair<S>::attach(pump_->inner, std::move(qp))),
                               executor_);
   }
   /// As async_shared_receive_queue::attach.
   [[nodiscard]] Result<asio_shared_receive_queue> attach(shared_receive_queue srq) const {
+    VERBENA_TRY(check_open());
     return asio_shared_receive_queue(
         VERBENA_TRY(async_shared_receive_queue::attach(pump_->inner, std::move(srq))), executor_);
   }
 
  private:
+  [[nodiscard]] Result<> check_open() const {
+    if (pump_ != nullptr) return {};
+    return fail(std::errc::bad_file_descriptor, "attach",
+                "the dispatcher is empty: it was moved from");
+  }
   asio_dispatcher(executor_type executor, std::shared_ptr<detail::asio_pump> pump) noexcept
       : executor_(std::move(executor)), pump_(std::move(pump)) {}
   executor_type executor_;

@@ -24,7 +24,7 @@ namespace verbena::verbs {
 ///
 /// One read and one write may be under way at once; it outlives both, and is not moved meanwhile.
 /// The end is `boost::asio::error::eof`. The stream's time-outs are of the calls that block; its
-/// keep-alive goes on only in those.
+/// keep-alive goes on while a read or a write is under way.
 ///
 /// Threads: as those of Asio's own streams; blocking calls in one thread for each direction.
 class asio_stream {

@@ -56,7 +56,9 @@ struct resolve_options {
   /// Of IP: the service code and two bits of congestion marks.
   std::optional<std::uint8_t> type_of_service{};
   std::optional<verbs::ack_timeout> ack_timeout{};  ///< of the queue pair that will be connected
-  std::stop_token stop{};  ///< ends a call that waits: `operation_canceled`
+  /// Ends a call that waits: `operation_canceled`. Not looked at by `start`, nor by tasks, which
+  /// have `wait_options`.
+  std::stop_token stop{};
 };
 
 /// Finds the device and the route that lead to a peer.
@@ -181,6 +183,8 @@ class connection {
   [[nodiscard]] socket_address peer_addr() const noexcept { return end_.one.peer_addr(); }
   /// For what this class does not have.
   [[nodiscard]] const cm::id& cm_id() const noexcept { return end_.one; }
+  /// For logs: as `id::describe`, and whether it is over.
+  [[nodiscard]] std::string describe() const;
 
   /// The queue pair goes to ERR: what is posted completes as flushed. Once more is no error.
   [[nodiscard]] Result<> disconnect();

@@ -13,8 +13,8 @@
 
 #include "verbena/cm_connection.h"
 
-/// Datagrams by IP address and port: who has the service, and groups. The two ways to take a step
-/// are those of `cm_connection.h`.
+/// Datagrams by IP address and port: who has the service, and groups. The three ways to take a
+/// step are those of `cm_connection.h`.
 /// Source: rdma_cm(7), IBA 12.11 (service identifier resolution), rdma_join_multicast(3).
 namespace verbena::verbs::cm {
 

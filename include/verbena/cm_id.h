@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -97,6 +98,8 @@ class id : public verbs::detail::handle<rdma_cm_id> {
   /// What its events say of whom they are (`event::about`): unique in the process, for ever.
   [[nodiscard]] std::uint64_t number() const noexcept;
   [[nodiscard]] port_space space() const noexcept;  ///< as it was created
+  /// For logs: its number, its addresses, and its queue pair with the state, as far as there are.
+  [[nodiscard]] std::string describe() const;
 
   /// @name Options, before what they are for. Source: rdma_set_option(3)
   /// @{
@@ -162,7 +165,7 @@ class id : public verbs::detail::handle<rdma_cm_id> {
   /// To event_type::established. A queue pair of `create_qp` is moved along. Source:
   /// rdma_accept(3).
   [[nodiscard]] Result<> accept(const connection_parameters& parameters = {});
-  /// At most 148 bytes.
+  /// At most 148 bytes, 136 of datagrams.
   [[nodiscard]] Result<> reject(std::span<const std::byte> private_data = {});
   /// The queue pair goes to ERR, and both ends get event_type::disconnected. To answer a peer's,
   /// too.

@@ -17,7 +17,7 @@
 #include <vector>
 
 /// Errors are values: whatever can fail in operation returns `Result<T>`. Nothing here throws but
-/// std::bad_alloc.
+/// std::bad_alloc, where nothing else is said.
 ///
 /// Source: the conventions of libibverbs' and librdmacm's manual pages, which differ from call to
 /// call (`detail::` has one adapter for each).

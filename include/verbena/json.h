@@ -67,7 +67,7 @@ void to_json(nlohmann::json& to, const completion_counts& from);
 /// @}
 
 /// For `json.get<qp_endpoint>()`, which cannot return an Error: what would be one is thrown as
-/// std::system_error. The only place that throws; `read_json` does not.
+/// std::system_error; `read_json` does not throw.
 template <json_readable T>
 void from_json(const nlohmann::json& from, T& to) {
   auto read = read_json_value<T>(from);

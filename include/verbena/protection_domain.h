@@ -73,7 +73,7 @@ class protection_domain : public detail::handle<ibv_pd> {
   template <window_type T>
   [[nodiscard]] Result<memory_window<T>> alloc_mw() const;
 
-  /// `qp_attributes` of another service do not compile.
+  /// `qp_init_attributes` of another service do not compile.
   template <service S>
   [[nodiscard]] Result<queue_pair<S>> create_qp(const qp_init_attributes<S>& attributes) const;
   /// For posting in sessions, whose operations are `Ops`. In verbena/queue_pair_ex.h.

@@ -210,11 +210,12 @@ class queue_pair : public detail::queue_pair_base {
   {
     return join(local, peer, options);
   }
-  /// From RESET to RTS. Only datagrams with the key are received.
-  [[nodiscard]] Result<> activate(port of, qkey key, psn first = psn{0})
+  /// From RESET to RTS. Only datagrams with the key are received. The first PSN is `random_psn`'s
+  /// where none is given.
+  [[nodiscard]] Result<> activate(port of, qkey key, std::optional<psn> first = {})
     requires is_addressed<S>
   {
-    return detail::queue_pair_base::activate(of, key, first);
+    return detail::queue_pair_base::activate(of, key, first ? *first : VERBENA_TRY(random_psn()));
   }
   /// From RESET to RTS. Frames are received by the rules for them (`flow_rule`).
   [[nodiscard]] Result<> activate(port of)
@@ -324,7 +325,7 @@ class queue_pair : public detail::queue_pair_base {
         },
         to);
   }
-  /// The same; `immediate` comes with the receive's completion.
+  /// A message, into the peer's next receive; `immediate` comes with its completion.
   [[nodiscard]] Result<> send_with_immediate(const mr_slice& from, std::uint32_t immediate,
                                              posting how = {}) const
     requires can_write<S>
@@ -336,7 +337,7 @@ class queue_pair : public detail::queue_pair_base {
         },
         immediate);
   }
-  /// The same; the peer's key is void once it arrives.
+  /// Likewise; the peer's key is void once it arrives.
   [[nodiscard]] Result<> send_with_invalidate(const mr_slice& from, std::uint32_t rkey,
                                               posting how = {}) const
     requires can_read<S>

@@ -38,6 +38,10 @@ using stream_timeout = std::optional<std::chrono::milliseconds>;
 /// Threads: one at a time, beside the other half's.
 class read_half {
  public:
+  read_half(read_half&&) noexcept = default;
+  read_half& operator=(read_half&&) noexcept = default;
+  ~read_half() = default;
+
   /// Waits for bytes and takes those that there are, at most `into.size()`; 0 is the end, after
   /// the peer's shutdown, or an empty `into`. What arrived before a failure is read before it is
   /// reported. `timed_out` where nothing came within the read time-out.
@@ -269,7 +273,8 @@ class stream_builder {
   [[nodiscard]] Result<stream> connect(
       std::string_view peer, std::chrono::milliseconds at_most = std::chrono::seconds(30)) const;
 
-  /// The same without waiting. `at_most`: for the address and for the route, each.
+  /// The same without waiting. `at_most`: for the address and for the route, each; the peer's
+  /// answer may take as long as the caller goes on asking.
   [[nodiscard]] Result<stream_connecting> start_connect(
       const cm::socket_address& peer,
       std::chrono::milliseconds at_most = std::chrono::seconds(30)) const;

@@ -28,13 +28,15 @@ class listener {
   [[nodiscard]] static Result<listener> bind(std::string_view to, const stream_builder& sizes = {},
                                              const cm::listen_options& options = {});
 
-  /// Waits for somebody, as long as it takes.
+  /// Waits for somebody, as long as it takes. Like `try_accept` it tells of one who came and is
+  /// gone; the next call waits for the next.
   [[nodiscard]] Result<stream> accept();
   /// `timed_out` where nobody came; who is being accepted then may be had by the next call.
   [[nodiscard]] Result<stream> accept(std::chrono::milliseconds at_most);
   /// Never waits: begins with all who ask, and gives one who has come to the end of the handshake.
   /// `would_block` where nobody has; try again when `fd` is readable. Another error is of one who
-  /// came and is gone: a peer that does not answer has 30 seconds, and keeps nobody else waiting.
+  /// came and is gone: a peer that does not answer has 30 seconds (`connection_aborted` then), and
+  /// keeps nobody else waiting.
   [[nodiscard]] Result<stream> try_accept();
   /// Readable when `try_accept` may have something to do. It stays the listener's; -1 where nothing
   /// is behind it.

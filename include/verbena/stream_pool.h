@@ -13,22 +13,23 @@
 
 namespace verbena::verbs {
 
-/// How many streams a pool has, and for how long. A time of 0 is for ever.
+/// How many streams a pool has, and for how long.
 struct stream_pool_options {
-  std::size_t max_open = 64;           ///< streams, leased and idle, to all peers
-  std::size_t max_open_per_peer = 16;  ///< leased; idle ones to others make room
+  std::size_t max_open = 64;  ///< streams, leased and idle, to all peers: idle ones make room
+  std::size_t max_open_per_peer = 16;  ///< leased
   /// Of more than so many the one that was idle for longest goes.
   std::size_t max_idle_per_peer = 8;
-  /// One that nobody has leased for so long goes.
+  /// One that nobody has leased for so long goes. 0: never.
   std::chrono::milliseconds idle_timeout{60'000};
-  /// One that was opened so long ago is not used again.
+  /// One that was opened so long ago is not used again. 0: however long ago.
   std::chrono::milliseconds max_age{0};
   /// One that was idle for so long is asked for a sign of life before it is leased, which takes a
-  /// round trip. A peer that died without a word is not known by less.
+  /// round trip. A peer that died without a word is not known by less. 0: none is asked.
   std::chrono::milliseconds probe_after{1000};
-  std::chrono::milliseconds probe_timeout{1000};  ///< and how long the sign may take
-  stream_builder sizes{};                         ///< what its streams are made with
-  reconnect_policy reconnect{};                   ///< of each peer by itself
+  /// How long the sign may take, whatever a call has left: positive.
+  std::chrono::milliseconds probe_timeout{1000};
+  stream_builder sizes{};        ///< what its streams are made with
+  reconnect_policy reconnect{};  ///< of each peer by itself
 };
 
 /// What a pool has done, and what it has now.
@@ -74,7 +75,8 @@ class stream_lease {
   [[nodiscard]] stream* operator->() noexcept { return &stream_; }
   /// Whether it is a pool's: not of one that was moved from or discarded.
   [[nodiscard]] explicit operator bool() const noexcept { return pool_ != nullptr; }
-  /// Drops the stream, as its destructor does, whatever its state, and gives its place to the next.
+  /// Drops the stream whatever its state, as the stream's destructor does, and gives its place to
+  /// the next.
   void discard();
 
  private:

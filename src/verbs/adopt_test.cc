@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Handles of what C calls have made: queue pairs and completion queues are in queue_pair_test.cc,
-// the rdma_cm's objects in cm/id_test.cc.
+// Handles of what C calls have made: queue pairs are in queue_pair_test.cc, the rdma_cm's objects
+// in cm/id_test.cc.
 #include <gtest/gtest.h>
 
 #include <array>
 
+#include "verbena/queue_pair_ex.h"
 #include "verbena/shared_receive_queue.h"
 #include "verbs/test_pair.h"
 
@@ -75,6 +76,71 @@ TEST(Adopt, AMemoryRegion) {
   must(owned.close());
   EXPECT_EQ(memory_region::adopt(nullptr, kRights, ownership::owned).error(),
             std::errc::invalid_argument);
+}
+
+TEST(Adopt, ACompletionQueue) {
+  const End end("vrb0");
+  ibv_cq* const made = ibv_create_cq(end.ctx.native(), 16, nullptr, nullptr, 0);
+  ASSERT_NE(made, nullptr);
+  {
+    // What is made with a borrowed one completes there.
+    const auto borrowed = must(completion_queue::adopt(made, ownership::borrowed));
+    auto qp = must(end.pd.create_qp<rc>({.send_cq = borrowed, .recv_cq = borrowed}));
+    must(qp.to_error());
+    must(qp.post_recv(must(end.memory.slice(0, 64)), 9));  // flushed
+    EXPECT_EQ(testing::next_of(borrowed).wr_id(), 9);
+  }
+  auto owned = must(completion_queue::adopt(made, ownership::owned));
+  EXPECT_GE(owned.depth(), 16U) << "its borrower has left it";
+  must(owned.close());
+  EXPECT_EQ(completion_queue::adopt(nullptr, ownership::borrowed).error(),
+            std::errc::invalid_argument);
+}
+
+TEST(Adopt, AnExtendedCompletionQueue) {
+  const End end("vrb0");
+  ibv_cq_init_attr_ex attributes{};
+  attributes.cqe = 16;
+  ibv_cq_ex* const made = ibv_create_cq_ex(end.ctx.native(), &attributes);
+  ASSERT_NE(made, nullptr);
+  {
+    const auto borrowed = must(completion_queue_ex::adopt(made, ownership::borrowed));
+    const poll_guard nothing = borrowed.start_poll();
+    EXPECT_FALSE(nothing);
+  }
+  auto owned = must(completion_queue_ex::adopt(made, ownership::owned));
+  must(owned.close());
+}
+
+TEST(Adopt, AnExtendedQueuePair) {
+  const testing::Pair<rc> pair;
+  ibv_qp_init_attr_ex attributes{};
+  attributes.send_cq = attributes.recv_cq = pair.left.cq.native();
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.cap = {.max_send_wr = 4,
+                    .max_recv_wr = 4,
+                    .max_send_sge = 1,
+                    .max_recv_sge = 1,
+                    .max_inline_data = 0};
+  attributes.pd = pair.left.pd.native();
+  attributes.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  attributes.send_ops_flags = IBV_QP_EX_WITH_SEND;
+  ibv_qp* const made = ibv_create_qp_ex(pair.left.ctx.native(), &attributes);
+  ASSERT_NE(made, nullptr);
+  auto owned =
+      must(queue_pair_ex<rc, send_ops::send>::adopt(ibv_qp_to_qp_ex(made), {}, ownership::owned));
+  const auto row = must(pair.left.ctx.routable_gid());
+  auto peer =
+      must(pair.right.pd.create_qp<rc>({.send_cq = pair.right.cq, .recv_cq = pair.right.cq}));
+  const qp_endpoint here = must(owned.endpoint(row.of, row.index));
+  const qp_endpoint there = must(peer.endpoint(row.of, row.index));
+  must(owned.connect(here, there));
+  must(peer.connect(there, here));
+  must(peer.post_recv(must(pair.right.memory.slice(0, 64)), 3));
+  auto session = owned.start();
+  session.send().set_slice(must(pair.left.memory.slice(0, 8)));
+  must(session.complete());
+  EXPECT_EQ(pair.right.next().wr_id(), 3);
 }
 
 TEST(Adopt, ASharedReceiveQueue) {

@@ -37,6 +37,19 @@ TEST(BufferPool, ABufferIsOfTheSmallestClassThatFits) {
   EXPECT_EQ(pool.get(kMiB + 1).error(), std::errc::invalid_argument);
 }
 
+TEST(BufferPool, HugePagesAreCountedAndNotTakenWhereTheyAreNotWanted) {
+  const End end("vrb0");
+  for (const bool wanted : {true, false}) {
+    const buffer_pool pool = must(buffer_pool::create(end.pd, {.huge_pages = wanted}));
+    const pooled_slice one = must(pool.get(kMiB));
+    fill(one.bytes(), 'h');
+    const buffer_pool_counters now = pool.counters();
+    EXPECT_EQ(now.registered, 2 * kMiB);
+    // Whether the machine has any left, nobody knows: all of it or nothing.
+    EXPECT_TRUE(now.huge == 0 || (wanted && now.huge == now.registered)) << now.huge;
+  }
+}
+
 TEST(BufferPool, ABufferComesBackWithItsLastSlice) {
   const End end("vrb0");
   const buffer_pool pool = must(buffer_pool::create(end.pd));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <set>
 
 #include "verbs/test_pair.h"
 
@@ -68,6 +69,73 @@ TEST(QueuePair, WritesReadsAndAddsInAPeersMemory) {
   std::uint64_t after = 0;
   std::memcpy(&after, pair.right.memory.bytes().data() + 256, sizeof after);
   EXPECT_EQ(after, 50);
+}
+
+// Nobody asks for the key of what was copied when it was posted.
+TEST(QueuePair, WhatIsSmallIsInlined) {
+  const Pair<rc> pair({.max_inline_data = 64});
+  const std::uint32_t limit = pair.left_qp.caps().max_inline_data;
+  ASSERT_GE(limit, 64);
+  fill(pair.left.memory.bytes(), 'i');
+  const auto without_a_key = [&](std::uint32_t size) {
+    return mr_slice(first(pair.left, size).address(), size, ~pair.left.memory.lkey());
+  };
+  must(pair.right_qp.post_recv(first(pair.right, 2048)));
+  must(pair.left_qp.send(without_a_key(limit)));
+  EXPECT_TRUE(pair.left.next().ok());
+  EXPECT_EQ(pair.right.next().byte_len(), limit);
+  EXPECT_EQ(pair.right.memory.bytes()[limit - 1], std::byte{'i'});
+  must(pair.left_qp.send(without_a_key(limit + 1)));
+  EXPECT_EQ(pair.left.next().status(), IBV_WC_LOC_PROT_ERR);
+}
+
+TEST(QueuePair, AllCompleteWhereAllAreSignalled) {
+  const Pair<rc> pair;
+  for (const bool all : {true, false}) {
+    auto qp = must(pair.left.pd.create_qp<rc>(
+        {.send_cq = pair.left.cq, .recv_cq = pair.left.cq, .signal_all = all}));
+    auto peer =
+        must(pair.right.pd.create_qp<rc>({.send_cq = pair.right.cq, .recv_cq = pair.right.cq}));
+    const auto row = must(pair.left.ctx.routable_gid());
+    const qp_endpoint here = must(qp.endpoint(row.of, row.index));
+    const qp_endpoint there = must(peer.endpoint(row.of, row.index));
+    must(qp.connect(here, there));
+    must(peer.connect(there, here));
+    const remote_region to = must(pair.right.memory.remote());
+    must(qp.write(first(pair.left, 8), to, {.wr_id = 1, .flags = send_flags::none}));
+    must(qp.write(first(pair.left, 8), to, {.wr_id = 2}));
+    if (all) {
+      EXPECT_EQ(pair.left.next().wr_id(), 1);
+    }
+    EXPECT_EQ(pair.left.next().wr_id(), 2);
+  }
+}
+
+TEST(QueuePair, AnUnreliableOneWrites) {
+  const Pair<uc> pair;
+  fill(pair.left.memory.bytes(), 'u');
+  must(pair.right_qp.post_recv(first(pair.right, 64, 1024)));
+  const remote_region to = must(pair.right.memory.remote());
+  must(pair.left_qp.write(first(pair.left, 100), to));
+  must(pair.left_qp.write_with_immediate(first(pair.left, 8), must(to.at(512)), 7));
+  EXPECT_EQ(pair.left.next().opcode(), IBV_WC_RDMA_WRITE);
+  EXPECT_EQ(pair.left.next().opcode(), IBV_WC_RDMA_WRITE);
+  EXPECT_EQ(pair.right.next().immediate(), 7U);
+  EXPECT_EQ(pair.right.memory.bytes()[99], std::byte{'u'});
+  EXPECT_EQ(pair.right.memory.bytes()[100], std::byte{0});
+  EXPECT_EQ(pair.right.memory.bytes()[519], std::byte{'u'});
+}
+
+TEST(QueuePair, EachEndpointBeginsSomewhere) {
+  const Pair<rc> pair;
+  const auto row = must(pair.left.ctx.routable_gid());
+  std::set<std::uint32_t> first;
+  for (int i = 0; i < 4; ++i) {
+    const auto qp =
+        must(pair.left.pd.create_qp<rc>({.send_cq = pair.left.cq, .recv_cq = pair.left.cq}));
+    first.insert(must(qp.endpoint(row.of, row.index)).first.value());
+  }
+  EXPECT_GT(first.size(), 1);
 }
 
 TEST(QueuePair, AListIsPostedAtOnce) {
@@ -229,15 +297,6 @@ TEST(QueuePair, OneThatCHasMadeIsWorkedWith) {
   auto owned = must(queue_pair<rc>::adopt(made, {}, ownership::owned));
   EXPECT_EQ(owned.number(), qp_number(made->qp_num)) << "its borrower has left it";
   must(owned.close());
-}
-
-TEST(QueuePair, ACompletionQueueThatCHasMadeIsPolled) {
-  const End end("vrb0");
-  EXPECT_EQ(completion_queue::adopt(nullptr, ownership::borrowed).error(),
-            std::errc::invalid_argument);
-  const auto cq = must(completion_queue::adopt(end.cq.native(), ownership::borrowed));
-  work_completion none;
-  EXPECT_FALSE(must(cq.poll(none)));
 }
 
 }  // namespace

@@ -135,23 +135,32 @@ TEST(Threads, AQueuePairAndItsCompletionQueueAreUsedByAllAtOnce) {
   EXPECT_TRUE(std::ranges::all_of(received, [](const auto& times) { return times == 1; }));
 }
 
-TEST(Threads, ARegionIsSlicedByAllAtOnce) {
-  constexpr std::size_t kPart = 1024;
-  Pair<rc> pair({.max_send_wr = 64});
+/// All write what is in parts of it: bytes are kept apart as those of any memory are.
+void slice_by_all(const Pair<rc>& pair, const memory_region& memory) {
+  const std::size_t part = memory.size() / kThreads;
   const remote_region there = must(pair.right.memory.remote());
   in_threads(kThreads, [&](std::size_t me) {
-    // Each has a part of its own: bytes are kept apart as those of any memory are.
-    const auto mine = must(pair.left.memory.slice(me * kPart, kPart));
+    const auto mine = must(memory.slice(me * part, part));
     fill(mine.bytes(), static_cast<char>('a' + me));
-    const auto to = must(there.slice(me * kPart, kPart));
+    const auto to = must(there.slice(me * part, part));
     post_when_there_is_room([&] { return pair.left_qp.write(mine, to, {.wr_id = me}); });
-    EXPECT_EQ(pair.left.memory.size(), kThreads * kPart);
-    EXPECT_EQ(mine.lkey(), pair.left.memory.lkey());
+    EXPECT_EQ(mine.lkey(), memory.lkey());
   });
   for (std::size_t i = 0; i < kThreads; ++i) must(pair.left.next().result());
   testing::settle(pair.right.pd);
   for (std::size_t i = 0; i < kThreads; ++i)
-    EXPECT_EQ(pair.right.memory.bytes()[i * kPart + kPart - 1], static_cast<std::byte>('a' + i));
+    EXPECT_EQ(pair.right.memory.bytes()[i * part + part - 1], static_cast<std::byte>('a' + i));
+}
+
+TEST(Threads, ABorrowedRegionIsSlicedByAllAtOnce) {
+  const Pair<rc> pair({.max_send_wr = 64});
+  std::vector<std::byte> mine(2048);
+  slice_by_all(pair, must(pair.left.pd.reg_mr(std::span(mine), access::local_write)));
+}
+
+TEST(Threads, AnOwnedRegionIsSlicedByAllAtOnce) {
+  const Pair<rc> pair({.max_send_wr = 64});
+  slice_by_all(pair, pair.left.memory);
 }
 
 TEST(Threads, ASharedReceiveQueueIsFilledByAllAtOnce) {
@@ -168,10 +177,13 @@ TEST(Threads, ASharedReceiveQueueIsFilledByAllAtOnce) {
   EXPECT_EQ(posted, kThreads * kRounds);
 }
 
-TEST(Threads, OneWaitsAtAChannelWhileAnotherArmsItsQueue) {
+// Two wait at a channel and take its events, while a third asks its queue for each.
+TEST(Threads, AChannelIsUsedByAllAtOnce) {
+  constexpr int kEvents = 50;
   const End end("vrb0");
   const End peer("vrb1");
   const auto channel = must(end.ctx.create_channel());
+  must(channel.set_blocking(false));
   const auto cq = must(end.ctx.create_cq({.depth = 16, .channel = &channel}));
   auto qp = must(end.pd.create_qp<rc>({.send_cq = cq, .recv_cq = cq}));
   auto peer_qp = must(peer.pd.create_qp<rc>({.send_cq = peer.cq, .recv_cq = peer.cq}));
@@ -180,13 +192,27 @@ TEST(Threads, OneWaitsAtAChannelWhileAnotherArmsItsQueue) {
   const qp_endpoint there = must(peer_qp.endpoint(row.of, row.index));
   must(qp.connect(here, there));
   must(peer_qp.connect(there, here));
-  must(cq.request_notification());
-  const std::jthread waits([&] {
-    EXPECT_TRUE(must(channel.wait(60s)));
-    EXPECT_EQ(must(channel.get_event()).cq, cq.native());
-    EXPECT_EQ(next_of(cq).wr_id(), 5);
+  const auto until = std::chrono::steady_clock::now() + 60s;
+  std::atomic<int> taken{0};
+  in_threads(3, [&](std::size_t me) {
+    if (me == 0) {
+      for (int i = 0; i < kEvents; ++i) {
+        must(cq.request_notification());
+        must(qp.write(must(end.memory.slice(0, 8)), must(peer.memory.remote()), {.wr_id = 5}));
+        EXPECT_EQ(next_of(cq).wr_id(), 5);
+        while (taken <= i && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+      }
+      return;
+    }
+    while (taken < kEvents && std::chrono::steady_clock::now() < until) {
+      if (!must(channel.wait(10ms))) continue;
+      const auto event = channel.get_event();
+      if (!event && event.error().would_block()) continue;  // the other one has it
+      EXPECT_EQ(must(event).cq, cq.native());
+      ++taken;
+    }
   });
-  must(qp.write(must(end.memory.slice(0, 8)), must(peer.memory.remote()), {.wr_id = 5}));
+  EXPECT_EQ(taken, kEvents);
 }
 
 // --- From one thread to another

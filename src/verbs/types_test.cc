@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <type_traits>
 
 #include "verbs/test_pair.h"
 
@@ -216,6 +217,8 @@ template <service S>
 constexpr std::array<bool, 6> kCan{can_send<S>, can_receive<S>,  can_write<S>,
                                    can_read<S>, is_connected<S>, is_addressed<S>};
 static_assert(kCan<rc> == std::array{true, true, true, true, true, false});
+static_assert(std::is_same_v<queue_pair<uc>::service_type, uc> &&
+              queue_pair<ud>::service_type::type == IBV_QPT_UD);
 static_assert(kCan<uc> == std::array{true, true, true, false, true, false});
 static_assert(kCan<ud> == std::array{true, true, false, false, false, true});
 static_assert(kCan<xrc_send> == std::array{true, false, true, true, true, false});

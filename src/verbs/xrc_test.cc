@@ -94,6 +94,12 @@ TEST_F(Xrc, WritesAndReadsReachTheServersMemory) {
   EXPECT_TRUE(client.next().ok());
   testing::settle(server.pd);
   EXPECT_EQ(server.memory.bytes()[31], std::byte{'w'});
+
+  const mr_slice back = must(client.memory.slice(64, 32));
+  auto read = send_request<xrc_send>::read({&back, 1}, must(server.memory.remote()), {.wr_id = 2});
+  must(sender.post(read.to_srq(queue.number())));
+  EXPECT_EQ(client.next().wr_id(), 2);
+  EXPECT_EQ(client.memory.bytes()[95], std::byte{'w'});
 }
 
 TEST_F(Xrc, AQueuePairMayBeHeldTwice) {

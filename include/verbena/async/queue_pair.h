@@ -43,7 +43,7 @@ struct async_qp_state : attachment {
 }  // namespace detail
 
 /// A queue pair whose requests are awaited: in a coroutine of any kind, `co_await qp.send(slice)`
-/// gives the completion or an Error. Other ways of waiting use `submit_to` (see verbena/asio.h).
+/// gives the completion or an Error. verbena/asio.h has the same for Boost.Asio.
 ///
 /// A full queue is no error: who comes then is parked, and posted in order as places become free.
 /// Requests of a queue pair in ERR come back flushed (`operation_canceled`). Destroying it destroys

@@ -14,7 +14,7 @@
 /// deadline ends the wait, and what was not finished leaves nothing.
 namespace verbena::verbs {
 
-/// As `stream_builder::connect`.
+/// As `stream_builder::start_connect`: how long the peer's answer may take is `until`'s.
 template <event_loop Loop>
 [[nodiscard]] task<Result<stream>> connect(Loop& loop, cm::socket_address peer,
                                            stream_builder sizes = {}, wait_options until = {}) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "verbena/cm_connection.h"
@@ -128,6 +130,10 @@ connection& connection::operator=(connection&& from) noexcept {
 connection::~connection() {
   // Its queue pair may be held elsewhere, and with it the id, which would tell the peer nothing.
   if (end_.one && !asked_) (void)end_.one.disconnect();
+}
+
+std::string connection::describe() const {
+  return fmt::format("{}{}", end_.one.describe(), over_ ? ", disconnected" : "");
 }
 
 Result<> connection::disconnect() {

@@ -117,6 +117,17 @@ Result<id> id::adopt(rdma_cm_id* raw, const event_channel& channel, ownership wh
 
 std::uint64_t id::number() const noexcept { return native() == nullptr ? 0 : state_->number; }
 
+std::string id::describe() const {
+  if (native() == nullptr) return "an empty rdma_cm id";
+  std::string text = fmt::format("rdma_cm id {}", number());
+  if (const socket_address ours = local_addr(); ours) text += " of " + ours.to_string();
+  if (const socket_address peer = peer_addr(); peer) text += " to " + peer.to_string();
+  if (const ibv_qp* const qp = raw()->qp; qp != nullptr)
+    text += fmt::format(", queue pair {:#x} ({})", qp->qp_num,
+                        name_of(static_cast<qp_state>(qp->state)));
+  return text;
+}
+
 port_space id::space() const noexcept {
   return native() == nullptr ? port_space::tcp : static_cast<port_space>(raw()->ps);
 }

@@ -56,7 +56,7 @@ Result<std::shared_ptr<connection>> acceptor::finish_one(Clock::time_point now) 
     auto made = one.handshake.try_finish();
     if (!made && made.error().would_block()) {
       if (now < one.until) continue;
-      made = fail(std::errc::timed_out, "listener::accept", "who came did not stay");
+      made = fail(std::errc::connection_aborted, "listener::accept", "who came did not answer");
     }
     if (made) unwatch(fd);  // it is the connection's now; else it is closed
     leave(i);

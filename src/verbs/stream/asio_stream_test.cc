@@ -8,6 +8,7 @@
 #include <boost/asio/read.hpp>
 #include <boost/asio/ssl.hpp>
 #include <boost/asio/write.hpp>
+#include <boost/beast/core/stream_traits.hpp>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +21,9 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 using testing::Streams;
+
+static_assert(boost::beast::is_sync_stream<asio_stream>::value);
+static_assert(boost::beast::is_async_stream<asio_stream>::value);
 
 constexpr auto kBoth = {stream_transport::messages, stream_transport::ring};
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bytes that were lent to be read are not written.
+// Bytes that a stream shows are not written.
 // expect: read-only location|cannot assign to return value
 #include "compile_fail/rules.h"
 
-void rule(std::span<const std::byte> lent, memory_region& region) {
+void rule(stream& from, memory_region& region) {
 #ifdef RIGHT
-  (void)lent;
+  (void)from;
   region.bytes()[0] = std::byte{1};
 #else
   (void)region;
-  lent[0] = std::byte{1};
+  (*from.peek())[0] = std::byte{1};
 #endif
 }
