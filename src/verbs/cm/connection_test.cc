@@ -48,9 +48,10 @@ TEST(Connection, CarriesPrivateDataBothWaysAndData) {
   EXPECT_EQ(both.client_end->local_addr(), both.server_end->peer_addr());
   EXPECT_EQ(both.client_end->local_addr().host(), at(kClient).host());
   EXPECT_EQ(both.client_end->qp().state(), qp_state::rts);
-  EXPECT_THAT(both.client_end->describe(),
-              ::testing::MatchesRegex("rdma_cm id [0-9]+ of 127.93.11.2:[0-9]+ to 127.93.11.1:[0-9]+, "
-                           "queue pair 0x[0-9a-f]+ \\(RTS\\)"));
+  EXPECT_THAT(
+      both.client_end->describe(),
+      ::testing::MatchesRegex("rdma_cm id [0-9]+ of 127.93.11.2:[0-9]+ to 127.93.11.1:[0-9]+, "
+                              "queue pair 0x[0-9a-f]+ \\(RTS\\)"));
 
   fill(both.client_things->memory.bytes(), 'x');
   must(both.server_end->qp().post_recv(must(both.server_things->memory.slice(0, 64)), 7));
