@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -59,6 +62,13 @@ int main(int argc, char** argv) {
   auto line = split_command_line(std::vector<std::string>(argv + 1, argv + argc));
   invocation.program = std::move(line.program);
   const bool running = !line.own.empty() && line.own.front() == "run";
+  const std::string first = line.own.empty() ? std::string() : line.own.front();
+  const auto is_first = [&first](const CLI::App* one) { return one->get_name() == first; };
+  if (!first.empty() && !first.starts_with('-') && app.get_subcommands(is_first).empty()) {
+    fmt::print(stderr, "verbena: there is no command '{}'; verbena --help lists those there are\n",
+               first);
+    return kUsage;
+  }
   std::ranges::reverse(line.own);  // CLI11 takes them from the back
   try {
     app.parse(line.own);
