@@ -48,7 +48,10 @@ Result<> serve(const Options& wanted) {
     pollfd somebody{.fd = at.fd(), .events = POLLIN, .revents = 0};
     if (::poll(&somebody, 1, 100) == 0) continue;
     auto one = at.try_accept();
-    if (!one) continue;  // not yet, or a client that is gone again
+    if (!one) {  // not yet, or a client that is gone again
+      if (!one.error().would_block()) fmt::print(stderr, "{}\n", one.error().message());
+      continue;
+    }
     ++there;
     echoes.emplace_back([&there, with = std::move(*one)]() mutable {
       (void)echo(with);  // a client that fails says so itself

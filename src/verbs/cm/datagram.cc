@@ -120,10 +120,7 @@ Result<datagram_request> datagram_listener::accept(std::chrono::milliseconds at_
 
 Result<datagram_request> datagram_listener::try_accept() {
   const event_channel& channel = *VERBENA_TRY(end_.own_channel("datagram_listener::try_accept"));
-  while (true) {
-    auto happened = VERBENA_TRY(channel.try_get_event());
-    if (auto next = VERBENA_TRY(handle(happened)); next) return std::move(*next);
-  }
+  return take_next<datagram_request>(channel, [this](event& happened) { return handle(happened); });
 }
 
 }  // namespace verbena::verbs::cm

@@ -96,11 +96,7 @@ Result<incoming> listener::accept() { return accept(std::chrono::milliseconds::m
 
 Result<incoming> listener::try_accept() {
   const event_channel& channel = *VERBENA_TRY(end_.own_channel("listener::try_accept"));
-  while (true) {
-    auto happened = VERBENA_TRY(channel.try_get_event());
-    auto next = VERBENA_TRY(handle(happened));
-    if (next) return std::move(*next);
-  }
+  return take_next<incoming>(channel, [this](event& happened) { return handle(happened); });
 }
 
 }  // namespace verbena::verbs::cm

@@ -51,6 +51,16 @@ auto take_waiting(const event_channel& channel, Handle handle)
   }
 }
 
+/// The same of what a listener's channel has, whose `handle` takes what it is given: `would_block`
+/// where nothing came of all that waits.
+template <typename Next, typename Handle>
+[[nodiscard]] Result<Next> take_next(const event_channel& channel, Handle handle) {
+  while (true) {
+    auto happened = VERBENA_TRY(channel.try_get_event());
+    if (auto next = VERBENA_TRY(handle(happened)); next) return std::move(*next);
+  }
+}
+
 /// The end of a time from now on, which may be as long as can be said.
 [[nodiscard]] inline std::chrono::steady_clock::time_point after(std::chrono::milliseconds time) {
   const auto now = std::chrono::steady_clock::now();
