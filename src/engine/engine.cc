@@ -63,6 +63,7 @@ struct Engine::Impl {
         table(std::bit_ceil(std::max(config.max_qp, 2u))),
         ready(table.size(), &QueuePair::Hooks::ready),
         held(table.size(), &QueuePair::Hooks::held),
+        resting(table.size(), &QueuePair::Hooks::resting),
         blocked(table.size(), &QueuePair::Hooks::blocked),
         eventful(table.size(), &QueuePair::Hooks::eventful),
         unconfirmed(table.size(), &QueuePair::Hooks::unconfirmed),
@@ -123,7 +124,7 @@ struct Engine::Impl {
   [[nodiscard]] Use replicate(const wire::Packet& packet, const wire::Segment& segment, Time now);
   [[nodiscard]] bool returned(const QueuePair& qp, const wire::Packet& packet,
                               const wire::Segment& segment) const;
-  void fill(TrainBatch& batch, QueuePair& qp, Time now, bool hold);
+  void fill(TrainBatch& batch, QueuePair& qp, Time now, Acks acks, Rests rests);
 
   Core core;
   QueuePair* noted = nullptr;                     ///< within a batch
@@ -132,6 +133,7 @@ struct Engine::Impl {
   QpList ready;
   QpList held;         ///< their acknowledgements wait for a reply
   bool holds = false;  ///< the last poll_transmit() left those where they are
+  QpList resting;      ///< packets of theirs wait for the next request
   QpList blocked;      ///< their receiver's window is full
   QpList eventful;
   QpList unconfirmed;  ///< datagrams of theirs are with the link
@@ -171,6 +173,7 @@ void Engine::destroy(QueuePair& qp, Time now) {
   qp.abandon();
   impl_->ready.remove(qp);
   impl_->held.remove(qp);
+  impl_->resting.remove(qp);
   impl_->blocked.remove(qp);
   impl_->eventful.remove(qp);
   impl_->unconfirmed.remove(qp);
@@ -401,9 +404,9 @@ void Engine::handle_timeout(Time now) {
 
 // --- Out
 
-std::size_t Engine::poll_transmit(Time now, std::span<wire::Train> trains, Acks acks) {
+std::size_t Engine::poll_transmit(Time now, std::span<wire::Train> trains, Acks acks, Rests rests) {
   Impl& impl = *impl_;
-  if (!may_transmit(acks)) {
+  if (!may_transmit(acks, rests)) {
     impl.holds = acks == Acks::kHold;
     return 0;
   }
@@ -423,15 +426,17 @@ std::size_t Engine::poll_transmit(Time now, std::span<wire::Train> trains, Acks 
     }
   }
   impl.holds = acks == Acks::kHold;
+  const bool send_rests = rests == Rests::kSend && !mutant(Mutant::kRestStays);
+  while (send_rests && !impl.resting.empty()) impl.ready.push(impl.resting.pop());
   for (std::size_t turns = impl.ready.size(); turns > 0 && !batch.full(); --turns) {
-    impl.fill(batch, impl.ready.pop(), now, acks == Acks::kHold);
+    impl.fill(batch, impl.ready.pop(), now, acks, rests);
   }
   return batch.size();
 }
 
-void Engine::Impl::fill(TrainBatch& batch, QueuePair& qp, Time now, bool hold) {
+void Engine::Impl::fill(TrainBatch& batch, QueuePair& qp, Time now, Acks acks, Rests rests) {
   const std::size_t before = batch.size();
-  const Fill result = qp.fill(batch, now, hold);
+  const Fill result = qp.fill(batch, now, acks, rests);
   std::uint64_t packets = 0;
   for (const wire::Train& train : batch.since(before)) packets += train.count;
   qp.count(&Counters::packets_sent, packets);
@@ -444,15 +449,18 @@ void Engine::Impl::fill(TrainBatch& batch, QueuePair& qp, Time now, bool hold) {
     blocked.push(qp);
   }
   if (qp.holds_acknowledgement() && result != Fill::kMore) held.push(qp);
+  if (qp.holds_rest()) resting.push(qp);
 }
 
-bool Engine::may_transmit(Acks acks) const {
+bool Engine::may_transmit(Acks acks, Rests rests) const {
   const Impl& impl = *impl_;
   return !impl.ready.empty() || !impl.unconfirmed.empty() || impl.linger.pending() ||
-         (acks == Acks::kSend && !impl.held.empty());
+         (acks == Acks::kSend && !impl.held.empty()) ||
+         (rests == Rests::kSend && !impl.resting.empty());
 }
 
 bool Engine::acks_held() const { return !impl_->held.empty(); }
+bool Engine::rests_held() const { return !impl_->resting.empty(); }
 bool Engine::unfinished() const { return !impl_->ready.empty(); }
 
 std::optional<Time> Engine::poll_timeout() const {

@@ -126,6 +126,11 @@ struct Handled {
 /// Whether pure acknowledgements leave now or wait for a reply that they can travel with.
 enum class Acks : std::uint8_t { kHold, kSend };
 
+/// Whether all packets leave now, or those that do not fill a whole send wait for what is posted
+/// next, so that both leave in one: those at the end of a queue of SENDs whose packets are all of
+/// one length (no immediate, whole path MTUs), posted while others are under way.
+enum class Rests : std::uint8_t { kHold, kSend };
+
 /// The sans-IO transport of one shard: requester, responder and state of its queue pairs. It
 /// reaches nothing but what is handed to it, starts no thread, takes no lock and reads no clock;
 /// the holder of the shard calls it.
@@ -198,11 +203,13 @@ class Engine {
   void handle_timeout(Time now);
   /// Fills `trains` and returns how many. Their gather lists and paths are valid until the next
   /// call into the engine. With Acks::kHold, pure acknowledgements stay behind (acks_held() tells)
-  /// unless they can go with other trains.
-  [[nodiscard]] std::size_t poll_transmit(Time now, std::span<wire::Train> trains, Acks acks);
+  /// unless they can go with other trains. With Rests::kHold, rests may (rests_held()).
+  [[nodiscard]] std::size_t poll_transmit(Time now, std::span<wire::Train> trains, Acks acks,
+                                          Rests rests = Rests::kSend);
   /// Behind a poll_transmit(): whether another one may bring something. If not, none is needed.
-  [[nodiscard]] bool may_transmit(Acks acks) const;
+  [[nodiscard]] bool may_transmit(Acks acks, Rests rests = Rests::kSend) const;
   [[nodiscard]] bool acks_held() const;
+  [[nodiscard]] bool rests_held() const;
   /// A poll_transmit() that returned 0 ended its turn in the middle of something: the next one goes
   /// on with it.
   [[nodiscard]] bool unfinished() const;

@@ -2,6 +2,7 @@
 #include "engine/message.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/mutants.h"
 #include "engine/transport.h"
@@ -121,6 +122,23 @@ std::expected<std::uint32_t, MemoryError> send_part(TrainBatch& batch, const Mem
   train.gather = batch.gathered_since(gathered);
   qp.count(&Counters::bytes_sent, size);
   return part.count;
+}
+
+std::optional<std::uint32_t> whole_sends(SendQueue& queue, std::uint32_t index, std::uint32_t sent,
+                                         std::uint32_t mtu) {
+  constexpr std::uint32_t kMost = 4 * wire::kMaxSendSegments;
+  const std::size_t size = wire::Bth::kSize + mtu + wire::kIcrcSize;
+  const auto fit = static_cast<std::uint32_t>(wire::kMaxSendBytes / size);
+  std::uint32_t packets = 0;
+  for (; index != queue.tail(); ++index) {
+    const SendWqe& wqe = queue.at(index);
+    const bool even = wqe.request.opcode == SendOpcode::kSend && wqe.length > mtu &&
+                      wqe.length % mtu == 0 && !wqe.request.fence;
+    if (!even) return std::nullopt;
+    packets += wqe.length / mtu - std::exchange(sent, 0);
+    if (packets > kMost) return std::nullopt;
+  }
+  return packets - packets % std::min(fit, wire::kMaxSendSegments);
 }
 
 // --- Rows

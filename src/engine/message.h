@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <expected>
+#include <optional>
 
 #include "engine/memory.h"
 #include "engine/queue_pair.h"
@@ -43,6 +44,11 @@ struct MessagePart {
                                                                   const MemoryLookup& memory,
                                                                   QueuePair& qp, const SendWqe& wqe,
                                                                   const MessagePart& part);
+
+/// How many of the packets that were posted fill whole sends (`Rests`): those from the one at
+/// `sent` of the request at `index` on. Nothing where they cannot share sends, or are many.
+[[nodiscard]] std::optional<std::uint32_t> whole_sends(SendQueue& queue, std::uint32_t index,
+                                                       std::uint32_t sent, std::uint32_t mtu);
 
 /// The longest row of requests (`wire::Train`).
 inline constexpr std::uint32_t kMaxRow = 64;

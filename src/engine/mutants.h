@@ -70,6 +70,7 @@ enum class Mutant : std::uint8_t {
   kRateStaysCut,              ///< what a CNP took from a rate never comes back
   kRowKeepsAddress,           ///< WRITEs that leave as a row all go where the first one goes
   kRowMixesKeys,              ///< a row has WRITEs with other keys than the first one's
+  kRestStays,                 ///< what fills no whole send waits for the next request for ever
   kDirectOvertakes,  ///< a copy into a peer's memory does not wait for what was sent before
   kLastMutant,
 };
@@ -135,6 +136,7 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::k
         "rate-stays-cut",
         "row-keeps-address",
         "row-mixes-keys",
+        "rest-stays",
         "direct-overtakes",
 };
 

@@ -391,7 +391,7 @@ void QueuePair::handle_timeout(Time now) {
   if (overrun_) enter_error(false);
 }
 
-Fill QueuePair::fill(TrainBatch& batch, Time now, bool hold) {
+Fill QueuePair::fill(TrainBatch& batch, Time now, Acks acks, Rests rests) {
   const bool sends = state() == QpState::kRts || state() == QpState::kSqd;
   if (cnp_due_) send_cnp(batch);
   if (!reliable()) return sends ? sender_.fill(batch, now) : Fill::kIdle;
@@ -400,9 +400,10 @@ Fill QueuePair::fill(TrainBatch& batch, Time now, bool hold) {
   // Programs rely on it that a request is complete before the reply to it arrives, as with every
   // card that acknowledges at once. One that polls may have its reply first: what was held rides
   // behind it.
+  const bool hold = acks == Acks::kHold;
   const bool answers_first = !acknowledges || !(hold || held_);
   bool more = answers_first && answer(batch, now);
-  const Fill result = sends ? requester_.fill(batch, now) : Fill::kIdle;
+  const Fill result = sends ? requester_.fill(batch, now, rests) : Fill::kIdle;
   held_ = acknowledges && hold && batch.size() == before;
   if (!answers_first && !held_) more = answer(batch, now);
   if (overrun_) enter_error(false);

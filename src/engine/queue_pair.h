@@ -68,9 +68,9 @@ class QueuePair {
   /// A notification of congestion. False when it was not for this queue pair, or not yet.
   bool handle_cnp(const wire::Packet& packet, const wire::Segment& segment, Time now);
   void handle_timeout(Time now);
-  /// Fills the batch with answers, then requests. With `hold`, a lone acknowledgement waits for a
-  /// request and goes behind it.
-  [[nodiscard]] Fill fill(TrainBatch& batch, Time now, bool hold);
+  /// Fills the batch with answers, then requests. With Acks::kHold, a lone acknowledgement waits
+  /// for a request and goes behind it.
+  [[nodiscard]] Fill fill(TrainBatch& batch, Time now, Acks acks, Rests rests);
   void confirm() { sender_.confirm(); }
   /// Gives back what it holds of its receiver's window, of a tag list and of its peer; about to be
   /// destroyed.
@@ -86,6 +86,8 @@ class QueuePair {
   [[nodiscard]] bool holds_acknowledgement() const {
     return reliable() && responder_.only_acknowledgement();
   }
+  /// Packets that fill no whole send wait for the next request.
+  [[nodiscard]] bool holds_rest() const { return requester_.holds_rest(); }
   /// All there is to send is one acknowledgement.
   [[nodiscard]] bool only_acknowledges() const {
     return reliable() && responder_.only_acknowledgement() && requester_.rests() && !cnp_due_;
@@ -141,6 +143,7 @@ class QueuePair {
   struct Hooks {
     bool ready = false;
     bool held = false;
+    bool resting = false;
     bool blocked = false;
     bool eventful = false;
     bool unconfirmed = false;

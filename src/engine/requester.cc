@@ -55,7 +55,9 @@ void Requester::start() {
 
 // --- Sending
 
-Fill Requester::fill(TrainBatch& batch, Time now) {
+Fill Requester::fill(TrainBatch& batch, Time now, Rests rests) {
+  std::uint32_t left = packets_to_send(rests);
+  holds_rest_ = false;
   if (waits_for_receive() && now < rnr_until_) return Fill::kIdle;
   rnr_until_ = kNever;
   SendQueue& queue = *qp_.config().send_queue;
@@ -80,13 +82,19 @@ Fill Requester::fill(TrainBatch& batch, Time now) {
       if (done == Fill::kIdle) continue;
       if (done) return *done;
     }
+    if (left == 0) {
+      holds_rest_ = true;
+      return Fill::kIdle;
+    }
     direct_bytes_ = 0;  // by packets all of it goes
     if (cursor_ == assigned_) assign_psns(wqe);
+    const std::uint32_t before = cursor_psn_;
     const Fill result = opcode == SendOpcode::kRead          ? send_read(batch, wqe, now)
                         : is_atomic(opcode)                  ? send_atomic(batch, wqe, now)
                         : opcode == SendOpcode::kAtomicWrite ? send_atomic_write(batch, wqe, now)
                         : opcode == SendOpcode::kFlush       ? send_flush(batch, wqe, now)
-                                                             : send_message(batch, wqe, now);
+                                                             : send_message(batch, wqe, now, left);
+    if (left != kAll) left -= static_cast<std::uint32_t>(psn_distance(cursor_psn_, before));
     if (result == Fill::kIdle && local_error_) continue;
     if (result != Fill::kMore) return result;
   }
@@ -167,11 +175,26 @@ void Requester::retire_local() {
   }
 }
 
-Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
+/// All; or those that fill whole sends, where the program has posted one request while the one
+/// before it was under way: it goes on so, probably.
+std::uint32_t Requester::packets_to_send(Rests rests) {
+  const bool may_hold = rests == Rests::kHold && (oldest_ != cursor_ || holds_rest_) &&
+                        !recovering_ && qp_.path().channel == 0 && qp_.state() == QpState::kRts;
+  if (!may_hold) return kAll;
+  const bool begun = cursor_ != assigned_;
+  SendQueue& queue = *qp_.config().send_queue;
+  const auto sent =
+      begun ? static_cast<std::uint32_t>(psn_distance(cursor_psn_, queue.at(cursor_).first_psn))
+            : 0;
+  return whole_sends(queue, cursor_, sent, qp_.mtu()).value_or(kAll);
+}
+
+Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now, std::uint32_t most) {
   const std::uint32_t mtu = qp_.mtu();
   const auto index = static_cast<std::uint32_t>(psn_distance(cursor_psn_, wqe.first_psn));
   const std::uint32_t row = row_at_cursor(wqe);
-  const std::uint32_t wanted = row > 1 ? row : std::min(wqe.psn_count - index, turn_packets(mtu));
+  const std::uint32_t wanted =
+      row > 1 ? row : std::min({wqe.psn_count - index, turn_packets(mtu), most});
   // Without anything of its own under way a queue pair has no timer that would bring it back: it
   // may always send one.
   const std::uint32_t least = outgoing_charge_ == 0 ? 1 : 0;
@@ -352,6 +375,7 @@ void Requester::recover() {
 void Requester::rewind() {
   ack_deadline_ = kNever;
   direct_bytes_ = 0;
+  holds_rest_ = false;
   cursor_ = oldest_;
   cursor_psn_ = unacked_psn_;
   if (mutant(Mutant::kGoesBackTooFar) && oldest_ != assigned_) {

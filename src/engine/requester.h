@@ -36,9 +36,11 @@ class Requester {
   void reset();
   /// RTR to RTS: the first packet carries the queue pair's sq_psn.
   void start();
-  [[nodiscard]] Fill fill(TrainBatch& batch, Time now);
+  [[nodiscard]] Fill fill(TrainBatch& batch, Time now, Rests rests);
   /// Nothing waits to be sent, for whatever reason.
   [[nodiscard]] bool rests() const;
+  /// The last fill() left packets for the next one, since they fill no whole send.
+  [[nodiscard]] bool holds_rest() const { return holds_rest_; }
   void handle_response(const wire::Packet& packet, Time now);
   /// See QueuePair.
   [[nodiscard]] Bytes place_of(const wire::Packet& packet, std::size_t row) const;
@@ -60,6 +62,7 @@ class Requester {
   }
 
  private:
+  static constexpr std::uint32_t kAll = ~std::uint32_t{0};
   /// A READ request or an atomic whose responses are still to come.
   struct Outstanding {
     std::uint32_t first_psn = 0;
@@ -78,7 +81,9 @@ class Requester {
   void finish_directly(SendWqe& wqe);
   void do_locally(SendWqe& wqe);
   void retire_local();
-  [[nodiscard]] Fill send_message(TrainBatch& batch, SendWqe& wqe, Time now);
+  [[nodiscard]] std::uint32_t packets_to_send(Rests rests);
+  [[nodiscard]] Fill send_message(TrainBatch& batch, SendWqe& wqe, Time now,
+                                  std::uint32_t most = kAll);
   [[nodiscard]] std::uint32_t row_at_cursor(const SendWqe& wqe);
   void advance_row(std::uint32_t count, Time now);
   [[nodiscard]] wire::Train& begin_request(TrainBatch& batch, const SendWqe& wqe,
@@ -142,6 +147,7 @@ class Requester {
   std::uint8_t silent_timeouts_ = 0;  ///< since there was progress
   std::uint8_t pauses_ = 0;  ///< patient: retries behind the last one, which double the time-out
   std::uint8_t rnr_pauses_ = 0;
+  bool holds_rest_ = false;
   bool recovering_ =
       false;  ///< the loss at unacked_psn_ was answered; further signs of it are ignored
   std::optional<Status> local_error_;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kChecksumOffset = 6;  // in the UDP header
 constexpr std::size_t kBufferSize = 256 << 10;
-static_assert(packet_block_size(wire::kMaxFrameHeaderSize + kMaxSendBytes) <= kBufferSize);
+static_assert(packet_block_size(wire::kMaxFrameHeaderSize + wire::kMaxSendBytes) <= kBufferSize);
 
 /// Locally administered, from the address's last bytes.
 std::array<std::byte, 6> mac_of(const wire::Address& address) {
@@ -104,7 +104,7 @@ void CaptureLink::capture(const wire::Train& train, Time now) {
 }
 
 void CaptureLink::capture(const wire::Segment& segment, Time now) {
-  const std::size_t size = std::min(segment.datagram.size(), kMaxSendBytes);
+  const std::size_t size = std::min(segment.datagram.size(), wire::kMaxSendBytes);
   const std::uint16_t identification = segment.identification.value_or(segment.position);
   std::byte* const to = begin_frame(segment.path, identification, size);
   wire::copy_bytes(to, segment.datagram.data(), size);

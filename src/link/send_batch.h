@@ -10,10 +10,6 @@
 
 namespace verbena::link {
 
-/// Segments that one send may carry: what every kernel with UDP_SEGMENT takes.
-inline constexpr std::uint32_t kMaxSendSegments = 64;
-/// Bytes that one send may carry: the largest UDP payload of IPv4.
-inline constexpr std::size_t kMaxSendBytes = 65507;
 /// A queue pair number's bits below its slot: the pool of sockets at an address steers by the bits
 /// above them (`nic/fabric.h`).
 inline constexpr unsigned kSlotShift = 18;
@@ -31,8 +27,8 @@ class SendBatch {
   /// The index within its send of the next packet, of `size` bytes on the wire; 0 begins another
   /// send. `single` when its path takes no segmented sends.
   [[nodiscard]] std::uint16_t place(const wire::Train& train, std::size_t size, bool single) {
-    if (count_ == 0 || closed_ || single || count_ == kMaxSendSegments || size > segment_size_ ||
-        bytes_ + size > kMaxSendBytes || !same_way(train)) {
+    if (count_ == 0 || closed_ || single || count_ == wire::kMaxSendSegments ||
+        size > segment_size_ || bytes_ + size > wire::kMaxSendBytes || !same_way(train)) {
       path_ = train.path;
       slot_ = train.head.bth.destination_qp >> kSlotShift;
       segment_size_ = size;
@@ -47,8 +43,8 @@ class SendBatch {
   /// How many packets of the train, of that size each, can join the send that was begun.
   [[nodiscard]] std::uint32_t room(const wire::Train& train, std::size_t size) const {
     if (count_ == 0 || closed_ || size != segment_size_ || !same_way(train)) return 0;
-    return static_cast<std::uint32_t>(
-        std::min<std::size_t>(kMaxSendSegments - count_, (kMaxSendBytes - bytes_) / size));
+    return static_cast<std::uint32_t>(std::min<std::size_t>(wire::kMaxSendSegments - count_,
+                                                            (wire::kMaxSendBytes - bytes_) / size));
   }
   /// As place() so often, for packets that there is room for.
   void place_more(std::uint32_t count) {

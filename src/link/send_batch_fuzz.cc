@@ -26,7 +26,7 @@ void check_send(const std::vector<Placed>& send) {
     VERBENA_CHECK(packet.other_path == send.front().other_path);
     bytes += packet.size;
   }
-  VERBENA_CHECK(send.size() <= kMaxSendSegments && bytes <= kMaxSendBytes);
+  VERBENA_CHECK(send.size() <= wire::kMaxSendSegments && bytes <= wire::kMaxSendBytes);
   const std::vector<std::byte> buffer(bytes);
   ReceivedBatch batch(buffer, send.front().size);
   for (std::size_t i = 0; i < send.size(); ++i) {

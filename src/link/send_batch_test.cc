@@ -30,8 +30,8 @@ TEST(SendBatch, SegmentsAndBytesAreLimited) {
   const wire::Path path;
   const wire::Train train = to(path, 1);
   SendBatch batch;
-  for (std::uint32_t i = 0; i < 2 * kMaxSendSegments; ++i)
-    EXPECT_EQ(batch.place(train, 28, false), i % kMaxSendSegments);
+  for (std::uint32_t i = 0; i < 2 * wire::kMaxSendSegments; ++i)
+    EXPECT_EQ(batch.place(train, 28, false), i % wire::kMaxSendSegments);
   batch.begin();
   for (std::size_t i = 0; i < 30; ++i) EXPECT_EQ(batch.place(train, 4128, false), i % 15);
 }

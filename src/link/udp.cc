@@ -23,7 +23,7 @@ constexpr int kMaxInterruptions = 8;
 constexpr std::uint32_t kSettled = 8;  ///< sends alike before the socket is set for them
 /// The largest packet: headers, a payload of the largest path MTU, padding, ICRC.
 constexpr std::size_t kMaxPacketSize = wire::kMaxHeaderSize + 4096 + 3 + wire::kIcrcSize;
-static_assert(kMaxPacketSize <= kMaxSendBytes);
+static_assert(kMaxPacketSize <= wire::kMaxSendBytes);
 
 /// Appends one control message of a number to a message's control buffer.
 template <typename T>

@@ -225,9 +225,10 @@ bool Nic::do_at_once(QueuePair* qp, const SendPosting& posting) {
 void Nic::ring_sends(QueuePair* qp) {
   const Time now = impl_->host.now();
   if (qp->raw != nullptr) return qp->raw->serve(now);
-  // A reply takes the held acknowledgements with it.
+  const engine::Rests rests = impl_->rests(now);
   impl_->poll_state.enter();
-  const std::size_t sent = impl_->shard_of(*qp).ring(*qp, now, engine::Acks::kSend);
+  // A reply takes the held acknowledgements with it.
+  const std::size_t sent = impl_->shard_of(*qp).ring(*qp, now, engine::Acks::kSend, rests);
   impl_->poll_state.leave();
   if (sent > kFewPackets) impl_->poll_state.end_post(impl_->host.now());
 }

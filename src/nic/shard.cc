@@ -12,6 +12,7 @@ namespace {
 
 using engine::Acks;
 using engine::QpState;
+using engine::Rests;
 
 /// Rounds in which a leaver serves bells that were rung behind it, and turns of one call to ring()
 /// or look(): a bound, so that a thread does not work for others for ever. The host takes over.
@@ -81,14 +82,16 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
 std::size_t Shard::poll(Time now, Acks acks) {
   if (!gate_.try_enter()) return 0;
   const std::size_t before = moved_;
+  hold_rests(std::exchange(next_rests_, Rests::kSend), now);
   send_held(now);
   turn(now, acks, Receive::kYes);
+  rests_ = Rests::kSend;
   const std::size_t moved = moved_ - before;
   if (leave(now, acks)) wake_();
   return moved;
 }
 
-std::size_t Shard::ring(QueuePair& qp, Time now, Acks acks) {
+std::size_t Shard::ring(QueuePair& qp, Time now, Acks acks, Rests rests) {
   // Whoever gets in needs no bell.
   bool inside = gate_.try_enter();
   if (inside && send_alone(qp, now, acks)) {
@@ -106,7 +109,10 @@ std::size_t Shard::ring(QueuePair& qp, Time now, Acks acks) {
   for (int round = 0; round < kRounds; ++round) {
     if (!std::exchange(inside, false) && !gate_.try_enter()) break;
     const std::size_t before = moved_;
+    next_rests_ = rests;
+    hold_rests(rests, now);
     turn(now, acks, Receive::kNo);
+    rests_ = Rests::kSend;
     moved += moved_ - before;
     const bool more = more_;
     wake = leave(now, acks) || wake;
@@ -114,6 +120,11 @@ std::size_t Shard::ring(QueuePair& qp, Time now, Acks acks) {
   }
   if (wake) wake_();
   return moved;
+}
+
+/// In this turn, unless some have waited too long.
+void Shard::hold_rests(Rests rests, Time now) {
+  rests_ = now < rests_until_ ? rests : Rests::kSend;
 }
 
 /// Sends the one packet there is, if it is one, without a turn; what was held rides behind it.
@@ -211,7 +222,8 @@ void Shard::flush(Time now) {
 /// What the turn before held back waited for a reply until now: it leaves before more is received,
 /// so that a stream of requests is acknowledged once a batch.
 void Shard::send_held(Time now) {
-  if (engine_.acks_held()) send_out(now, Acks::kSend);
+  if (engine_.acks_held() || (engine_.rests_held() && rests_ == Rests::kSend))
+    send_out(now, Acks::kSend);
 }
 
 std::size_t Shard::turn(Time now, Acks acks, Receive receive_too) {
@@ -219,6 +231,7 @@ std::size_t Shard::turn(Time now, Acks acks, Receive receive_too) {
   std::size_t received = 0;
   if (receive_too == Receive::kYes) received = receive(now);
   if (alarm_.due(now)) {
+    hold_rests(rests_, now);
     engine_.handle_timeout(now);
     held_events_.release(now);
     dirty_ = true;
@@ -273,7 +286,7 @@ void Shard::send_out(Time now, Acks acks) {
 bool Shard::transmit(Time now, Acks acks) {
   std::uint32_t packets = 0;
   while (packets < kTurn) {
-    const std::size_t count = engine_.poll_transmit(now, trains_, acks);
+    const std::size_t count = engine_.poll_transmit(now, trains_, acks, rests_);
     if (count == 0) return !engine_.unfinished();
     const auto trains = std::span<const wire::Train>(trains_).first(count);
     for (const wire::Train& train : trains) {
@@ -281,7 +294,7 @@ bool Shard::transmit(Time now, Acks acks) {
       moved_ += train.count;
     }
     send(trains, now);
-    if (!engine_.may_transmit(acks)) return true;
+    if (!engine_.may_transmit(acks, rests_)) return true;
   }
   return false;
 }
@@ -340,6 +353,12 @@ void Shard::set_alarm(Time now, Acks acks) {
   Time next = std::min({engine_.poll_timeout().value_or(kNever), link_timeout_,
                         held_events_.next().value_or(kNever)});
   if (engine_.acks_held()) next = std::min(next, now + kHeldAck);
+  if (!engine_.rests_held()) {
+    rests_until_ = kNever;
+  } else if (rests_until_ == kNever) {
+    rests_until_ = now + kHeldRest;
+  }
+  next = std::min(next, rests_until_);
   // Who may hold acknowledgements is expected back soon and goes on itself.
   if (more_) next = std::min(next, acks == Acks::kHold ? now + kHeldAck : now);
   if (alarm_.set(next)) wake_wanted_ = true;

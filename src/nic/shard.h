@@ -45,6 +45,8 @@ class Shard {
   static constexpr std::size_t kTurn = 64;
   /// How long an acknowledgement may wait for company before the host is asked to send it.
   static constexpr Duration kHeldAck = std::chrono::microseconds(100);
+  /// The same of packets that fill no whole send.
+  static constexpr Duration kHeldRest = std::chrono::milliseconds(1);
 
   /// `wake` makes the host call progress soon; it is called without the gate.
   Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
@@ -60,8 +62,10 @@ class Shard {
   /// How many packets came and went.
   std::size_t poll(Time now, engine::Acks acks);
   /// Rings the queue pair's bell and serves it when nobody else does: sends, does not receive.
-  /// How many packets went.
-  std::size_t ring(QueuePair& qp, Time now, engine::Acks acks);
+  /// `rests` are those of what is posted: held, they leave with the second poll() behind it, or
+  /// kHeldRest later. How many packets went.
+  std::size_t ring(QueuePair& qp, Time now, engine::Acks acks,
+                   engine::Rests rests = engine::Rests::kSend);
   /// Copies a WRITE or READ that was not posted, and completes it, if nobody is inside and
   /// engine::Engine::copy_at_once() can. `clock` is asked behind the copy.
   [[nodiscard]] bool do_at_once(QueuePair& qp, const engine::SendWqe& wqe, Host& clock);
@@ -149,6 +153,7 @@ class Shard {
   void serve_doorbells(Time now);
   std::size_t receive(Time now);
   void send_held(Time now);
+  void hold_rests(engine::Rests rests, Time now);
   void send_out(Time now, engine::Acks acks);
   /// Whether the engine has nothing more to send.
   [[nodiscard]] bool transmit(Time now, engine::Acks acks);
@@ -184,7 +189,10 @@ class Shard {
   bool dirty_ = false;         ///< the engine may have something to send or to tell
   bool more_ = false;          ///< a turn ended before the engine had sent everything
   bool wake_wanted_ = false;
-  std::size_t moved_ = 0;       ///< packets that came or went
+  engine::Rests rests_ = engine::Rests::kSend;       ///< of the turn under way
+  engine::Rests next_rests_ = engine::Rests::kSend;  ///< of the next poll()
+  Time rests_until_ = kNever;                        ///< while some are held
+  std::size_t moved_ = 0;                            ///< packets that came or went
   std::uint64_t unwanted_ = 0;  ///< datagrams that were useful to no queue pair
   Time link_timeout_ = kNever;
   std::array<wire::Segment, kTurn> segments_{};

@@ -13,6 +13,12 @@
 
 namespace verbena::wire {
 
+/// Packets that one send may carry, where the kernel segments it: what every kernel with
+/// UDP_SEGMENT takes.
+inline constexpr std::uint32_t kMaxSendSegments = 64;
+/// Bytes that one send may carry: the largest UDP payload of IPv4.
+inline constexpr std::size_t kMaxSendBytes = 65507;
+
 /// A run of packets on their way out: what the engine hands to a link. They are of one message, or
 /// a *row*: messages of one packet each, which differ in nothing but their payload, their PSN, and
 /// by `remote_step` in their place in the peer's memory. One packet is a train of one.

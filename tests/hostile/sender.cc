@@ -21,8 +21,8 @@ constexpr int kAnswerBuffer = 4 << 20;
 }  // namespace
 
 bool Run::takes(const Datagram& datagram) const {
-  return count_ == 0 || (datagram.size == segment_ && count_ < link::kMaxSendSegments &&
-                         bytes_.size() + datagram.size <= link::kMaxSendBytes);
+  return count_ == 0 || (datagram.size == segment_ && count_ < wire::kMaxSendSegments &&
+                         bytes_.size() + datagram.size <= wire::kMaxSendBytes);
 }
 
 void Run::add(const Datagram& datagram, const wire::Path& path) {
