@@ -28,13 +28,13 @@ struct stream_options {
   static constexpr std::size_t max_receives = std::size_t{1} << 14;  ///< also of `sends`
 
   stream_transport transport = stream_transport::messages;  ///< of this end's receiving
-  /// Bytes of the largest message received. As it is, a message with its immediate is two whole
-  /// trains of packets as a software NIC sends them, whatever the path MTU.
+  /// Bytes of the largest message received. As it is, a message, be it with an immediate, is two
+  /// whole trains of packets as a software NIC sends them, whatever the path MTU.
   std::size_t buffer_size = std::size_t{120} * 1024 - 4;
   std::size_t receives = 16;  ///< messages that the peer may send before this end has read one
   std::size_t sends = 32;     ///< messages of this end under way
   /// Bytes of this end under way. Together with what the peer has it fits into a processor's cache.
-  std::size_t send_buffer = 4 * (std::size_t{120} * 1024 - 4);
+  std::size_t send_buffer = 4 * std::size_t{120} * 1024;
   /// A peer that says nothing for so long, while somebody waits, is asked for a sign of life: one
   /// that died fails the stream. 0: never.
   std::chrono::milliseconds keep_alive{1000};

@@ -69,8 +69,8 @@ void Core::handle_received(std::uint32_t receive, std::uint32_t length,
   if (failure_) return;
   quiet_since_.reset();
   Result<> result;
-  if (immediate) {
-    result = on_data(receive, length, *immediate);
+  if (immediate != kFrameImmediate) {
+    result = on_data(receive, length, immediate);
   } else {
     const auto body = slot(receive).first(std::min<std::size_t>(length, kMaxFrame));
     const auto frame = parse_frame(body);
@@ -81,11 +81,14 @@ void Core::handle_received(std::uint32_t receive, std::uint32_t length,
   if (!result) handle_failure(result.error());
 }
 
-Result<> Core::on_data(std::uint32_t receive, std::uint32_t length, std::uint32_t immediate) {
+Result<> Core::on_data(std::uint32_t receive, std::uint32_t length,
+                       std::optional<std::uint32_t> immediate) {
   if (!peer_hello_) return protocol_error("data before its hello");
   if (peer_fin_) return protocol_error("data behind its fin");
-  if ((immediate >> 16) != 0) return protocol_error(fmt::format("immediate {:#x}", immediate));
-  VERBENA_TRY(send_.handle_released(static_cast<std::uint16_t>(immediate)));
+  if (immediate) {
+    if ((*immediate >> 16) != 0) return protocol_error(fmt::format("immediate {:#x}", *immediate));
+    VERBENA_TRY(send_.handle_released(static_cast<std::uint16_t>(*immediate)));
+  }
   return receive_.handle_data(receive, length);
 }
 
@@ -129,7 +132,7 @@ void Core::handle_sent() {
   const UnderWay sent = under_way_.front();
   under_way_.pop();
   switch (sent.what) {
-    case Sent::kMessage: send_.handle_sent(sent.length); return;
+    case Sent::kMessage: send_.handle_sent(sent.taken); return;
     case Sent::kProbe: probe_under_way_ = false; return;
     case Sent::kFin: fin_ = Step::kDone; break;
     case Sent::kBye: bye_ = Step::kDone; break;
@@ -173,6 +176,7 @@ Transmit Core::frame(const Frame& frame, Sent what) {
   return {.kind = Transmit::Kind::kFrame,
           .offset = offset,
           .length = static_cast<std::uint32_t>(length),
+          .immediate = kFrameImmediate,
           .to = {}};
 }
 
@@ -202,11 +206,13 @@ std::optional<Transmit> Core::poll_frame() {
 std::optional<Transmit> Core::poll_message() {
   const auto message = send_.poll_message();
   if (!message) return std::nullopt;
-  under_way_.push({.what = Sent::kMessage, .length = message->length});
+  under_way_.push({.what = Sent::kMessage, .taken = message->taken});
+  std::optional<std::uint32_t> immediate;
+  if (message->to || receive_.has_released()) immediate = receive_.announce_messages();
   return Transmit{.kind = message->to ? Transmit::Kind::kWrite : Transmit::Kind::kMessage,
                   .offset = kFramesSize + message->offset,
                   .length = message->length,
-                  .immediate = receive_.announce_messages(),
+                  .immediate = immediate,
                   .to = message->to.value_or(remote_region())};
 }
 
@@ -218,7 +224,7 @@ std::optional<Transmit> Core::poll_transmit() {
   probe_wanted_ = false;
   probe_under_way_ = true;
   under_way_.push({.what = Sent::kProbe});
-  return Transmit{.kind = Transmit::Kind::kProbe, .to = {}};
+  return Transmit{.kind = Transmit::Kind::kProbe, .immediate = {}, .to = {}};
 }
 
 Result<std::span<std::byte>> Core::room() {

@@ -35,15 +35,15 @@ struct Memory {
 /// A request for the send queue. Each completes, in order.
 struct Transmit {
   enum class Kind : std::uint8_t {
-    kFrame,    ///< SEND
-    kMessage,  ///< SEND with immediate
+    kFrame,    ///< SEND with immediate
+    kMessage,  ///< SEND, with an immediate or without
     kWrite,    ///< RDMA WRITE with immediate, to `to`
     kProbe,    ///< RDMA WRITE of nothing, for its acknowledgement
   };
   Kind kind = Kind::kFrame;
   std::size_t offset = 0;  ///< in Memory::send
   std::uint32_t length = 0;
-  std::uint32_t immediate = 0;
+  std::optional<std::uint32_t> immediate;
   remote_region to;
 };
 
@@ -122,11 +122,11 @@ class Core {
   enum class Sent : std::uint8_t { kMessage, kHello, kCredit, kFin, kBye, kLeave, kProbe };
   struct UnderWay {
     Sent what = Sent::kMessage;
-    std::uint32_t length = 0;
+    std::uint32_t taken = 0;
   };
 
   [[nodiscard]] Result<> on_data(std::uint32_t receive, std::uint32_t length,
-                                 std::uint32_t immediate);
+                                 std::optional<std::uint32_t> immediate);
   [[nodiscard]] Result<> on_frame(const Frame& frame);
   [[nodiscard]] Result<> on(const Hello& hello);
   [[nodiscard]] Result<> on(const Credit& credit);

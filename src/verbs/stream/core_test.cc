@@ -43,13 +43,13 @@ std::string text_of(FakeEnd& end) {
   return text;
 }
 
-/// The failure after a receive of these bytes, without an immediate.
+/// The failure after a receive of these bytes as a frame.
 std::optional<Error> failure_after(FakeEnd& end, std::span<const std::byte> body) {
   end.pump();
   const std::uint32_t receive = end.receives.front();
   end.receives.pop_front();
   std::ranges::copy(body, end.core.slot(receive).begin());
-  end.core.handle_received(receive, static_cast<std::uint32_t>(body.size()), std::nullopt);
+  end.core.handle_received(receive, static_cast<std::uint32_t>(body.size()), kFrameImmediate);
   return end.core.failure();
 }
 std::optional<Error> failure_after(FakeEnd& end, const Frame& frame) {
@@ -57,12 +57,56 @@ std::optional<Error> failure_after(FakeEnd& end, const Frame& frame) {
   return failure_after(end, std::span(body).first(write_frame(frame, body)));
 }
 /// Of data.
-std::optional<Error> failure_after(FakeEnd& end, std::uint32_t length, std::uint32_t immediate) {
+std::optional<Error> failure_after(FakeEnd& end, std::uint32_t length,
+                                   std::optional<std::uint32_t> immediate) {
   end.pump();
   const std::uint32_t receive = end.receives.front();
   end.receives.pop_front();
   end.core.handle_received(receive, length, immediate);
   return end.core.failure();
+}
+
+/// So that all its packets are of one length.
+TEST(StreamCore, AMessageHasAnImmediateWhereItReleasesSomething) {
+  FakeEnd left(small(stream_transport::messages));
+  FakeEnd right(small(stream_transport::messages));
+  const auto immediate_of = [](FakeEnd& end, std::string_view text) {
+    end.write(bytes_of(text));
+    end.pump();
+    EXPECT_EQ(end.under_way.back().kind, Transmit::Kind::kMessage);
+    return end.under_way.back().immediate;
+  };
+  settle(left, right);
+  EXPECT_EQ(immediate_of(left, "question"), std::nullopt);
+  settle(left, right);
+  EXPECT_EQ(text_of(right), "question");
+  EXPECT_EQ(immediate_of(right, "answer"), 1U);
+  EXPECT_EQ(immediate_of(right, "more"), std::nullopt);
+}
+
+TEST(StreamCore, AFewBytesAtTheEndOfTheBufferMakeNoMessage) {
+  stream_options options = small(stream_transport::messages);
+  options.buffer_size = 100;
+  options.send_buffer = 204;
+  FakeEnd left(options);
+  FakeEnd right(options);
+  settle(left, right);
+  const std::string text(100, 'x');
+  const auto offset_of = [&] {
+    EXPECT_EQ(left.write(bytes_of(text)), 100);
+    left.pump();
+    return left.under_way.back().offset - left.under_way.front().offset;
+  };
+  EXPECT_EQ(offset_of(), 0);
+  EXPECT_EQ(offset_of(), 100);
+  EXPECT_EQ(left.write(bytes_of(text)), 0) << "4 bytes are left";
+  const Transmit first = left.under_way.front();
+  settle(left, right);
+  EXPECT_EQ(left.write(bytes_of(text)), 100);
+  left.pump();
+  EXPECT_EQ(left.under_way.back().offset, first.offset);
+  settle(left, right);
+  EXPECT_EQ(text_of(right), text + text + text);
 }
 
 TEST(StreamCore, BytesGoBothWays) {
@@ -286,7 +330,7 @@ TEST(StreamCore, RefusesAPeerThatBreaksTheRules) {
   EXPECT_THAT(after_hello(Frame(Bye())), ::testing::HasSubstr("a bye without a fin"));
   EXPECT_THAT(after_hello(Frame(Leave())), ::testing::HasSubstr("a leave before its fin"));
   EXPECT_THAT(after_hello(8U, 1U), ::testing::HasSubstr("a release of 1 messages"));
-  EXPECT_THAT(after_hello(8U, 0x10000U), ::testing::HasSubstr("immediate 0x10000"));
+  EXPECT_THAT(after_hello(8U, 0x20000U), ::testing::HasSubstr("immediate 0x20000"));
 
   FakeEnd early(small(stream_transport::messages));
   EXPECT_TRUE(failure_after(early, 8, 0));

@@ -10,8 +10,8 @@
 #include "verbena/memory_region.h"
 #include "verbena/stream_options.h"
 
-/// What the ends of a stream say to each other beside its data: SENDs without immediate, where data
-/// have one. All numbers are big-endian.
+/// What the ends of a stream say to each other beside its data: SENDs with the immediate
+/// `kFrameImmediate`. All numbers are big-endian.
 ///
 ///   hello   kind 1, transport, version (2), magic (4), receives (4), buffer size (4), ring (20)
 ///   credit  kind 2, 7 zeros, messages released (8), bytes of the ring released (8)
@@ -19,13 +19,16 @@
 ///   bye     kind 4, 7 zeros: the peer's fin has arrived
 ///   leave   kind 5, 7 zeros, behind the fin: nothing is read any more, nor answered
 ///
-/// Numbers of credit are totals since the beginning. The immediate of data: 16 zero bits, then the
-/// low 16 of the messages released.
+/// Numbers of credit are totals since the beginning. Data are SENDs, or RDMA WRITEs with immediate
+/// into a ring. Their immediate: 16 zero bits, then the low 16 of the messages released. SENDs have
+/// none where nothing new is to be said: all packets of a message may have one length then, which
+/// lets a software NIC put messages together.
 namespace verbena::verbs::streams {
 
 inline constexpr std::size_t kMaxFrame = 64;  ///< what a receive has room for at least
 inline constexpr std::uint32_t kMagic = 0x56425354;
 inline constexpr std::uint16_t kVersion = 1;
+inline constexpr std::uint32_t kFrameImmediate = 1 << 16;
 
 /// The first frame: what its sender receives into.
 struct Hello {

@@ -90,7 +90,7 @@ class Victim {
     const std::uint32_t receive = posted_.front();
     posted_.pop_front();
     std::ranges::copy(from.first(size), core_.slot(receive).begin());
-    core_.handle_received(receive, static_cast<std::uint32_t>(size), std::nullopt);
+    core_.handle_received(receive, static_cast<std::uint32_t>(size), kFrameImmediate);
     return from.subspan(size);
   }
   std::span<const std::byte> data(std::span<const std::byte> from) {
@@ -98,8 +98,9 @@ class Victim {
     const std::uint32_t receive = posted_.front();
     posted_.pop_front();
     const auto length = static_cast<std::size_t>(from[0]);
-    const auto immediate =
+    std::optional<std::uint32_t> immediate =
         static_cast<std::uint32_t>(from[1]) << 15 | static_cast<std::uint32_t>(from[2]);
+    if (from[1] == std::byte{0xFF}) immediate.reset();
     core_.handle_received(receive, static_cast<std::uint32_t>(length), immediate);
     return from.subspan(3);
   }

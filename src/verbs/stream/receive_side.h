@@ -46,6 +46,8 @@ class ReceiveSide {
   /// What is released, which counts as announced from here on.
   [[nodiscard]] Credit announce();
   [[nodiscard]] std::uint16_t announce_messages();
+  /// Whether messages were released that the peer does not know of.
+  [[nodiscard]] bool has_released() const { return announced_.messages != released_; }
 
   [[nodiscard]] std::uint64_t messages() const { return messages_; }
   [[nodiscard]] std::uint64_t bytes() const { return arrived_; }

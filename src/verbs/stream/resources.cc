@@ -54,16 +54,17 @@ mr_slice part_of(const memory_region& region, std::span<const std::byte> part) {
 
 send_request<rc> request_of(const Transmit& transmit, std::span<const mr_slice> from, posting how) {
   switch (transmit.kind) {
-    case Transmit::Kind::kMessage:
-      return send_request<rc>::send_with_immediate(from, transmit.immediate, how);
     case Transmit::Kind::kWrite:
-      return send_request<rc>::write_with_immediate(from, transmit.to, transmit.immediate, how);
+      return send_request<rc>::write_with_immediate(from, transmit.to,
+                                                    transmit.immediate.value_or(0), how);
     case Transmit::Kind::kProbe:
       // Of no bytes: no key is looked at, and no receive is used (IBA 9.7.4.1.5).
       return send_request<rc>::write({}, remote_region(), {.wr_id = how.wr_id});
-    case Transmit::Kind::kFrame: break;
+    case Transmit::Kind::kFrame:
+    case Transmit::Kind::kMessage: break;
   }
-  return send_request<rc>::send(from, how);
+  return transmit.immediate ? send_request<rc>::send_with_immediate(from, *transmit.immediate, how)
+                            : send_request<rc>::send(from, how);
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 namespace verbena::verbs::streams {
 
 std::span<std::byte> SendSide::room() {
-  const std::size_t at = written_ % ring_.size();
-  const std::size_t free = std::min(ring_.size() - (written_ - freed_), ring_.size() - at);
+  const std::size_t at = taken_ % ring_.size();
+  const std::size_t free = std::min(ring_.size() - (taken_ - freed_), ring_.size() - at);
   if (free == 0 || under_way_ == slots_ || !all_cut()) return {};
   const std::uint64_t most = credit();
   if (most == 0 && peer_.receives != 0 && !stalled_) ++stalls_;
@@ -40,8 +40,8 @@ Result<> SendSide::handle_released(std::uint16_t messages) {
   return {};
 }
 
-void SendSide::handle_sent(std::uint32_t bytes) {
-  freed_ += bytes;
+void SendSide::handle_sent(std::uint32_t taken) {
+  freed_ += taken;
   --under_way_;
 }
 
@@ -57,8 +57,14 @@ std::uint64_t SendSide::credit() const {
 std::optional<Message> SendSide::poll_message() {
   if (all_cut()) return std::nullopt;
   const std::uint64_t length = written_ - cut_;
-  Message message{
-      .offset = cut_ % ring_.size(), .length = static_cast<std::uint32_t>(length), .to = {}};
+  const std::size_t at = taken_ % ring_.size();
+  const std::uint64_t left = ring_.size() - at - length;
+  const std::uint64_t skipped = left < ring_.size() / kSmallPart ? left : 0;
+  taken_ += length + skipped;
+  Message message{.offset = at,
+                  .length = static_cast<std::uint32_t>(length),
+                  .taken = static_cast<std::uint32_t>(length + skipped),
+                  .to = {}};
   if (peer_.transport == stream_transport::ring)
     message.to =
         remote_region(peer_.ring.address() + cut_ % peer_.ring.size(), length, peer_.ring.rkey());

@@ -14,14 +14,14 @@ namespace verbena::verbs::streams {
 struct Message {
   std::size_t offset = 0;  ///< in the send buffer
   std::uint32_t length = 0;
+  std::uint32_t taken = 0;          ///< of the send buffer, until it has completed
   std::optional<remote_region> to;  ///< where the peer has a ring
 };
 
 /// What was written and how far it has come: a ring of bytes that are written, sent as messages,
 /// and free again when the message has completed here. Two counts limit them: messages under way
-/// here
-/// (`slots`), and what the peer has room for. They go apart: the peer's credit may return before
-/// this end's completion does.
+/// here (`slots`), and what the peer has room for. They go apart: the peer's credit may return
+/// before this end's completion does.
 ///
 /// No byte is taken that cannot be sent at once: what was written needs nobody who looks after it.
 class SendSide {
@@ -38,27 +38,32 @@ class SendSide {
   [[nodiscard]] Result<> handle_credit(const Credit& credit);
   /// The low 16 bits of the messages released.
   [[nodiscard]] Result<> handle_released(std::uint16_t messages);
-  /// The oldest message under way, of so many bytes, has completed.
-  void handle_sent(std::uint32_t bytes);
+  /// The oldest message under way, which has taken so many bytes, has completed.
+  void handle_sent(std::uint32_t taken);
 
   /// What was put there, as a message that is then under way.
   [[nodiscard]] std::optional<Message> poll_message();
 
   [[nodiscard]] bool all_cut() const { return cut_ == written_; }
-  [[nodiscard]] bool all_sent() const { return freed_ == written_; }
+  [[nodiscard]] bool all_sent() const { return all_cut() && freed_ == taken_; }
   [[nodiscard]] std::uint64_t messages() const { return messages_; }
   [[nodiscard]] std::uint64_t bytes() const { return cut_; }
   /// Times that only the peer's credit was missing.
   [[nodiscard]] std::uint64_t stalls() const { return stalls_; }
 
  private:
+  /// What is less than this part of the ring at its end is left empty: a message of its own would
+  /// cost as much as a long one.
+  static constexpr std::size_t kSmallPart = 32;
+
   [[nodiscard]] std::uint64_t credit() const;
 
   std::span<std::byte> ring_;
   std::size_t slots_;
   std::size_t under_way_ = 0;
-  std::uint64_t written_ = 0;  // totals of bytes: freed_ <= cut_ <= written_
+  std::uint64_t written_ = 0;  // totals of bytes: cut_ <= written_
   std::uint64_t cut_ = 0;
+  std::uint64_t taken_ = 0;  // totals of the ring, with what is left empty: freed_ <= taken_
   std::uint64_t freed_ = 0;
   Hello peer_;  // no receives: it has not come
   std::uint64_t messages_ = 0;

@@ -39,7 +39,8 @@ struct Lone {
   }
   void send(std::span<const std::byte> body) {
     std::ranges::copy(body, memory.bytes().begin() + kSent);
-    must(far.parts.qp.send(must(memory.slice(kSent, body.size()))));
+    must(far.parts.qp.send_with_immediate(must(memory.slice(kSent, body.size())),
+                                          streams::kFrameImmediate));
   }
   void send(const streams::Frame& frame) {
     std::array<std::byte, streams::kMaxFrame> body{};
@@ -186,7 +187,7 @@ TEST(StreamFailure, DataBeforeTheFailureAreRead) {
   Lone lone(kSmall);
   lone.greet();
   std::ranges::copy(bytes_of("before"), lone.memory.bytes().subspan(Lone::kUnused).begin());
-  must(lone.far.parts.qp.send_with_immediate(must(lone.memory.slice(Lone::kUnused, 6)), 0));
+  must(lone.far.parts.qp.send(must(lone.memory.slice(Lone::kUnused, 6))));
   lone.send(streams::Bye());
   std::array<std::byte, 16> into{};
   EXPECT_EQ(must(lone.end.read_some(into)), 6);

@@ -99,9 +99,7 @@ inline void arrive(FakeEnd& from, FakeEnd& to) {
     ASSERT_LE(body.size(), to.core.slot(receive).size());
     std::ranges::copy(body, to.core.slot(receive).begin());
   }
-  to.arrived.push_back(
-      {receive, sent.length,
-       sent.kind == Transmit::Kind::kFrame ? std::nullopt : std::optional(sent.immediate)});
+  to.arrived.push_back({receive, sent.length, sent.immediate});
 }
 
 /// It looks at the oldest that has arrived.
