@@ -74,7 +74,8 @@ constexpr std::uint64_t kQuotient = quotient();
 static_assert(kQuotient == 0x1F7011641);
 
 #define VERBENA_PCLMUL gnu::target("sse4.1,pclmul")
-#define VERBENA_VPCLMUL gnu::target("sse4.1,pclmul,avx2,avx512f,avx512vl,vpclmulqdq")
+#define VERBENA_VPCLMUL_256 gnu::target("sse4.1,pclmul,avx2,vpclmulqdq")
+#define VERBENA_VPCLMUL_512 gnu::target("sse4.1,pclmul,avx2,avx512f,avx512vl,vpclmulqdq")
 
 [[VERBENA_PCLMUL]] inline __m128i fold(__m128i from, __m128i factors, __m128i onto) {
   const __m128i low = _mm_clmulepi64_si128(from, factors, 0x00);
@@ -209,7 +210,57 @@ constexpr std::size_t kUsualHead = 12;
   return finish(fold(fold(fold(a, near, b), near, c), near, d), to, from, size);
 }
 
-[[VERBENA_VPCLMUL]] inline __m512i fold(__m512i from, __m512i factors, __m512i onto) {
+// By 32 and by 64 bytes at a time: an accumulator in each 16 of a register.
+
+[[VERBENA_VPCLMUL_256]] inline __m256i fold(__m256i from, __m256i factors, __m256i onto) {
+  const __m256i low = _mm256_clmulepi64_epi128(from, factors, 0x00);
+  const __m256i high = _mm256_clmulepi64_epi128(from, factors, 0x11);
+  return _mm256_xor_si256(_mm256_xor_si256(low, high), onto);
+}
+
+template <unsigned kBits>
+[[VERBENA_VPCLMUL_256]] inline __m256i factors_256() {
+  constexpr auto kLow = static_cast<long long>(fold_low(kBits));
+  constexpr auto kHigh = static_cast<long long>(fold_high(kBits));
+  return _mm256_set_epi64x(kHigh, kLow, kHigh, kLow);
+}
+
+[[VERBENA_VPCLMUL_256]] inline __m256i take_256(std::byte*& to, const std::byte*& from) {
+  const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), bytes);
+  to += sizeof bytes;
+  from += sizeof bytes;
+  return bytes;
+}
+
+[[VERBENA_VPCLMUL_256]] std::uint32_t copy_by_32(std::uint32_t state, ConstBytes head,
+                                                 std::byte* to, const std::byte* from,
+                                                 std::size_t size) {
+  constexpr std::size_t kWide = 32;
+  constexpr std::size_t kStep = 4 * kWide;
+  if (size < kStep) return copy_by_16(state, head, to, from, size);
+  const Beginning begin = beginning(state, head);
+  const __m128i before = fold(begin.block, factors<128>(), begin.added);
+  __m256i a = _mm256_xor_si256(_mm256_zextsi128_si256(before), take_256(to, from));
+  __m256i b = take_256(to, from);
+  __m256i c = take_256(to, from);
+  __m256i d = take_256(to, from);
+  const __m256i far = factors_256<8 * kStep>();
+  for (size -= kStep; size >= kStep; size -= kStep) {
+    a = fold(a, far, take_256(to, from));
+    b = fold(b, far, take_256(to, from));
+    c = fold(c, far, take_256(to, from));
+    d = fold(d, far, take_256(to, from));
+  }
+  const __m256i near = factors_256<8 * kWide>();
+  a = fold(fold(fold(a, near, b), near, c), near, d);
+  for (; size >= kWide; size -= kWide) a = fold(a, near, take_256(to, from));
+  const __m128i last =
+      fold(_mm256_castsi256_si128(a), factors<128>(), _mm256_extracti128_si256(a, 1));
+  return finish(last, to, from, size);
+}
+
+[[VERBENA_VPCLMUL_512]] inline __m512i fold(__m512i from, __m512i factors, __m512i onto) {
   constexpr int kXorOfThree = 0x96;
   return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(from, factors, 0x00),
                                    _mm512_clmulepi64_epi128(from, factors, 0x11), onto,
@@ -217,13 +268,13 @@ constexpr std::size_t kUsualHead = 12;
 }
 
 template <unsigned kBits>
-[[VERBENA_VPCLMUL]] inline __m512i wide_factors() {
+[[VERBENA_VPCLMUL_512]] inline __m512i factors_512() {
   constexpr auto kLow = static_cast<long long>(fold_low(kBits));
   constexpr auto kHigh = static_cast<long long>(fold_high(kBits));
   return _mm512_set4_epi64(kHigh, kLow, kHigh, kLow);
 }
 
-[[VERBENA_VPCLMUL]] inline __m512i take_wide(std::byte*& to, const std::byte*& from) {
+[[VERBENA_VPCLMUL_512]] inline __m512i take_512(std::byte*& to, const std::byte*& from) {
   const __m512i bytes = _mm512_loadu_si512(from);
   _mm512_storeu_si512(to, bytes);
   to += sizeof bytes;
@@ -231,27 +282,28 @@ template <unsigned kBits>
   return bytes;
 }
 
-[[VERBENA_VPCLMUL]] std::uint32_t copy_by_64(std::uint32_t state, ConstBytes head, std::byte* to,
-                                             const std::byte* from, std::size_t size) {
+[[VERBENA_VPCLMUL_512]] std::uint32_t copy_by_64(std::uint32_t state, ConstBytes head,
+                                                 std::byte* to, const std::byte* from,
+                                                 std::size_t size) {
   constexpr std::size_t kWide = 64;
   constexpr std::size_t kStep = 4 * kWide;
   if (size < kStep) return copy_by_16(state, head, to, from, size);
   const Beginning begin = beginning(state, head);
   const __m128i before = fold(begin.block, factors<128>(), begin.added);
-  __m512i a = _mm512_xor_si512(_mm512_zextsi128_si512(before), take_wide(to, from));
-  __m512i b = take_wide(to, from);
-  __m512i c = take_wide(to, from);
-  __m512i d = take_wide(to, from);
-  const __m512i far = wide_factors<8 * kStep>();
+  __m512i a = _mm512_xor_si512(_mm512_zextsi128_si512(before), take_512(to, from));
+  __m512i b = take_512(to, from);
+  __m512i c = take_512(to, from);
+  __m512i d = take_512(to, from);
+  const __m512i far = factors_512<8 * kStep>();
   for (size -= kStep; size >= kStep; size -= kStep) {
-    a = fold(a, far, take_wide(to, from));
-    b = fold(b, far, take_wide(to, from));
-    c = fold(c, far, take_wide(to, from));
-    d = fold(d, far, take_wide(to, from));
+    a = fold(a, far, take_512(to, from));
+    b = fold(b, far, take_512(to, from));
+    c = fold(c, far, take_512(to, from));
+    d = fold(d, far, take_512(to, from));
   }
-  const __m512i near = wide_factors<8 * kWide>();
+  const __m512i near = factors_512<8 * kWide>();
   a = fold(fold(fold(a, near, b), near, c), near, d);
-  for (; size >= kWide; size -= kWide) a = fold(a, near, take_wide(to, from));
+  for (; size >= kWide; size -= kWide) a = fold(a, near, take_512(to, from));
   alignas(kWide) __m128i parts[kWide / kBlock];
   _mm512_store_si512(parts, a);
   __m128i last = fold(parts[2], factors<128>(), parts[3]);
@@ -268,10 +320,15 @@ template <unsigned kBits>
 std::span<const CopyCrc> copy_crc_ways() {
   static const std::array ways{
 #if defined(__x86_64__)
-      CopyCrc{.name = "VPCLMULQDQ",
+      CopyCrc{.name = "VPCLMULQDQ, 512 bits",
               .usable = __builtin_cpu_supports("vpclmulqdq") &&
                         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("pclmul"),
               .copy = copy_by_64,
+              .crc = crc_by_16},
+      CopyCrc{.name = "VPCLMULQDQ, 256 bits",
+              .usable = __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx2") &&
+                        __builtin_cpu_supports("pclmul"),
+              .copy = copy_by_32,
               .crc = crc_by_16},
       CopyCrc{.name = "PCLMULQDQ",
               .usable = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"),

@@ -18,8 +18,9 @@ namespace verbena::wire {
 /// wins). Only the bytes are copied, not `head`. Short and large sizes alike; the ranges do not
 /// overlap.
 ///
-/// The processor decides which of three ways it goes: carry-less multiplication of 64 bytes at a
-/// time (VPCLMULQDQ with AVX-512) or of 16 (PCLMULQDQ), and a copy with isa-l's CRC behind it.
+/// The processor decides which of four ways it goes: carry-less multiplication of 64 bytes at a
+/// time (VPCLMULQDQ with AVX-512), of 32 (with AVX2) or of 16 (PCLMULQDQ), and a copy with isa-l's
+/// CRC behind it.
 [[nodiscard]] std::uint32_t copy_crc32(std::uint32_t state, ConstBytes head, std::byte* to,
                                        const std::byte* from, std::size_t size);
 
