@@ -127,6 +127,8 @@ std::expected<std::uint32_t, MemoryError> send_part(TrainBatch& batch, const Mem
 std::optional<std::uint32_t> whole_sends(SendQueue& queue, std::uint32_t index, std::uint32_t sent,
                                          std::uint32_t mtu) {
   constexpr std::uint32_t kMost = 4 * wire::kMaxSendSegments;
+  constexpr std::uint32_t kMostRequests = 32;  // each post looks at them
+  if (queue.tail() - index > kMostRequests) return std::nullopt;
   const std::size_t size = wire::Bth::kSize + mtu + wire::kIcrcSize;
   const auto fit = static_cast<std::uint32_t>(wire::kMaxSendBytes / size);
   std::uint32_t packets = 0;
