@@ -71,6 +71,9 @@ inline ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 inline ssize_t recvmsg(int fd, msghdr* message, int flags) {
   return ::syscall(SYS_recvmsg, fd, message, flags);
 }
+inline int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
+  return static_cast<int>(::syscall(SYS_recvmmsg, fd, messages, count, flags, nullptr));
+}
 inline ssize_t read(int fd, void* to, std::size_t size) {
   return ::syscall(SYS_read, fd, to, size);
 }

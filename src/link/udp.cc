@@ -15,10 +15,8 @@
 namespace verbena::link {
 namespace {
 
-/// Everything a kernel may deliver as one.
-constexpr std::size_t kMaxDelivery = 65536;
-/// Small datagrams share a buffer; a large one always finds room behind them.
-constexpr std::size_t kBufferSize = 4 * kMaxDelivery;
+/// Above what one send may have.
+constexpr std::size_t kMaxMessage = 65536;
 constexpr int kMaxInterruptions = 8;
 constexpr std::uint32_t kSettled = 8;  ///< sends alike before the socket is set for them
 /// The largest packet: headers, a payload of the largest path MTU, padding, ICRC.
@@ -34,15 +32,6 @@ void add_control(msghdr& message, std::byte* buffer, int level, int type, T valu
   header->cmsg_len = CMSG_LEN(sizeof value);
   std::memcpy(CMSG_DATA(header), &value, sizeof value);
   message.msg_controllen += CMSG_SPACE(sizeof value);
-}
-
-/// A control message's number, whichever width this kernel gives it.
-int control_value(const cmsghdr& header) {
-  if (header.cmsg_len == CMSG_LEN(1)) return *CMSG_DATA(&header);
-  int value = 0;
-  if (header.cmsg_len >= CMSG_LEN(sizeof value))
-    std::memcpy(&value, CMSG_DATA(&header), sizeof value);
-  return value;
 }
 
 constexpr int kSendFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
@@ -86,8 +75,8 @@ UdpLink::UdpLink(int fd, std::shared_ptr<const void> keep, const SocketAddress& 
       address_(bound.address()),
       port_(bound.port()),
       scope_(bound.scope()),
-      staging_(kMaxDelivery),
-      buffer_(kBufferSize) {}
+      receiver_(fd_, address_),
+      staging_(kMaxMessage) {}
 
 Result<std::unique_ptr<UdpLink>> UdpLink::create(int fd, std::shared_ptr<const void> keep) {
   const SocketAddress bound = VERBENA_TRY(bound_address(fd));
@@ -307,91 +296,7 @@ int UdpLink::transmit(std::size_t offset, std::size_t size, std::size_t segment_
 }
 
 std::size_t UdpLink::receive(std::span<wire::Segment> segments, Time) {
-  std::size_t filled = 0;
-  std::uint32_t deliveries = 0;
-  // What the last call had no room for lies where it was; all else may be overwritten.
-  if (received_.empty()) buffer_used_ = 0;
-  while (filled < segments.size()) {
-    if (received_.empty()) {
-      // A reply to what is here now should not wait for a look that most likely finds nothing.
-      if (deliveries > 0 && streak_ < kStreak) break;
-      if (!receive_batch()) break;
-      ++deliveries;
-    }
-    while (filled < segments.size() && !received_.empty()) {
-      wire::Segment& segment = segments[filled++];
-      segment.position = received_.position();
-      segment.datagram = received_.next();
-      segment.path = received_path_;
-      segment.identification.reset();
-    }
-  }
-  if (filled == 0) {
-    streak_ = 0;
-  } else if (streak_ < kStreak) {
-    ++streak_;
-  }
-  counters_.packets_received += filled;
-  return filled;
-}
-
-/// Takes one delivery from the kernel; false when there is none, or no room for one.
-bool UdpLink::receive_batch() {
-  alignas(cmsghdr) std::array<std::byte, 4 * CMSG_SPACE(sizeof(int))> control;
-  for (int attempt = 0; attempt < kMaxInterruptions; ++attempt) {
-    if (buffer_.size() - buffer_used_ < kMaxDelivery) return false;
-    SocketAddress source;
-    source.clear();
-    iovec piece{.iov_base = buffer_.data() + buffer_used_, .iov_len = kMaxDelivery};
-    msghdr message{};
-    message.msg_name = source.get();
-    message.msg_namelen = source.size();
-    message.msg_iov = &piece;
-    message.msg_iovlen = 1;
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    const ssize_t size = sys::recvmsg(fd_, &message, MSG_DONTWAIT);
-    if (size < 0) {
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
-      ++counters_.receive_errors;  // an interruption, or a pending ICMP error: look again
-      continue;
-    }
-    ++counters_.receives;
-    if (size == 0 || (message.msg_flags & MSG_TRUNC) != 0) {
-      ++counters_.receive_errors;
-      continue;
-    }
-    std::size_t segment_size = 0;
-    read_header(message, source, segment_size);
-    received_ = ReceivedBatch(
-        ConstBytes(buffer_.data() + buffer_used_, static_cast<std::size_t>(size)), segment_size);
-    constexpr std::size_t kLine = AlignedBuffer::kLine;
-    buffer_used_ += (static_cast<std::size_t>(size) + kLine - 1) / kLine * kLine;
-    return true;
-  }
-  return false;
-}
-
-/// Notes what the kernel tells of the headers of a delivery.
-void UdpLink::read_header(const msghdr& message, const SocketAddress& source,
-                          std::size_t& segment_size) {
-  received_path_ = {};
-  received_path_.source = source.address();
-  received_path_.source_port = source.port();
-  received_path_.destination = address_;
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(const_cast<msghdr*>(&message), header)) {
-    const int value = control_value(*header);
-    if (header->cmsg_level == IPPROTO_UDP && header->cmsg_type == UDP_GRO) {
-      segment_size = value > 0 ? static_cast<std::size_t>(value) : 0;
-    } else if ((header->cmsg_level == IPPROTO_IP && header->cmsg_type == IP_TOS) ||
-               (header->cmsg_level == IPPROTO_IPV6 && header->cmsg_type == IPV6_TCLASS)) {
-      received_path_.traffic_class = static_cast<std::uint8_t>(value);
-    } else if ((header->cmsg_level == IPPROTO_IP && header->cmsg_type == IP_TTL) ||
-               (header->cmsg_level == IPPROTO_IPV6 && header->cmsg_type == IPV6_HOPLIMIT)) {
-      received_path_.hop_limit = static_cast<std::uint8_t>(value);
-    }
-  }
+  return receiver_.receive(segments, counters_);
 }
 
 }  // namespace verbena::link

@@ -12,22 +12,13 @@
 #include "link/aligned_buffer.h"
 #include "link/link.h"
 #include "link/send_batch.h"
+#include "link/udp_counters.h"
+#include "link/udp_receiver.h"
 #include "link/udp_socket.h"
 #include "wire/address.h"
 #include "wire/icrc_memo.h"
 
 namespace verbena::link {
-
-struct UdpCounters {
-  std::uint64_t sends = 0;  ///< system calls that sent something
-  std::uint64_t packets_sent = 0;
-  std::uint64_t would_block = 0;       ///< sends put off because the way out was full
-  std::uint64_t send_errors = 0;       ///< sends that the kernel refused: lost, as on a network
-  std::uint64_t single_fallbacks = 0;  ///< paths that were put on single packets
-  std::uint64_t receives = 0;          ///< system calls that received something
-  std::uint64_t packets_received = 0;
-  std::uint64_t receive_errors = 0;  ///< truncated, or the socket failed
-};
 
 /// RoCEv2 over a UDP socket, without privileges.
 ///
@@ -44,10 +35,6 @@ struct UdpCounters {
 /// lost, as on a network, and the transport's business. So is one whose memory went away since the
 /// transport looked.
 ///
-/// Receiving takes one delivery of the kernel (a batch, with UDP_GRO) a call at first, so that the
-/// answer to a single packet leaves without another system call, and all there are while a stream
-/// comes in.
-///
 /// Checksums: SO_NO_CHECK and UDP_SEGMENT exclude each other, so packets carry UDP checksums (which
 /// the kernel leaves to the hardware, and does not compute on loopback at all).
 class UdpLink final : public Link {
@@ -61,7 +48,7 @@ class UdpLink final : public Link {
   std::size_t receive(std::span<wire::Segment> segments, Time now) override;
   /// At once, while datagrams wait here for which the last span had no room.
   [[nodiscard]] std::optional<Time> poll_timeout() const override {
-    return received_.empty() ? std::nullopt : std::optional(Time::min());
+    return receiver_.empty() ? std::nullopt : std::optional(Time::min());
   }
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override { return port_; }
   void report_ip_headers() override { set_ip_header_reports(fd_, true); }
@@ -99,14 +86,13 @@ class UdpLink final : public Link {
   [[nodiscard]] std::uint32_t send_singly();
   [[nodiscard]] int transmit(std::size_t offset, std::size_t size, std::size_t segment_size);
   void settle(const SendOptions& wanted);
-  [[nodiscard]] bool receive_batch();
-  void read_header(const msghdr& message, const SocketAddress& source, std::size_t& segment_size);
 
   int fd_;
   std::shared_ptr<const void> keep_;
   wire::Address address_;
   std::uint16_t port_;
   std::uint32_t scope_;
+  UdpReceiver receiver_;
 
   // Packets staged for one send, all of one path.
   AlignedBuffer staging_;
@@ -128,15 +114,6 @@ class UdpLink final : public Link {
   std::array<wire::Address, kMaxSinglePaths> single_paths_{};
   std::size_t single_path_count_ = 0;
   bool all_single_ = false;
-
-  // Datagrams received: those before buffer_used_ may still be looked at.
-  AlignedBuffer buffer_;
-  std::size_t buffer_used_ = 0;
-  ReceivedBatch received_{};
-  wire::Path received_path_{};
-  /// Calls in a row that found something, up to kStreak; from there on a call takes all there is.
-  std::uint32_t streak_ = 0;
-  static constexpr std::uint32_t kStreak = 2;
 
   UdpCounters counters_{};
 };
