@@ -75,6 +75,21 @@ TEST(PollState, RemembersForAWhileThatSomebodyPolled) {
   state.poll(now);
   EXPECT_TRUE(state.polled_lately(now + PollState::kLately));
   EXPECT_FALSE(state.polled_lately(now + PollState::kLately + 1ns));
+  state.wake_up(now + 1s);
+  EXPECT_TRUE(state.polled_lately(now + 1s + PollState::kLately)) << "it finds completions there";
+}
+
+TEST(PollState, RemembersWhoPollsAllTheTimeAndFoundAnotherInside) {
+  PollState state;
+  const Time now{1s};
+  state.poll(now);
+  state.turn_away();
+  EXPECT_FALSE(state.take_turned_away()) << "it looks in now and then";
+  for (std::uint32_t i = 0; i <= PollState::kPolls; ++i) state.poll(now);
+  EXPECT_FALSE(state.take_turned_away());
+  state.turn_away();
+  EXPECT_TRUE(state.take_turned_away());
+  EXPECT_FALSE(state.take_turned_away()) << "once";
 }
 
 TEST(PollState, WhatAThreadDoesInsideIsNoGap) {

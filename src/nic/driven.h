@@ -31,8 +31,11 @@ class Driven {
   [[nodiscard]] virtual bool slept_on() const { return false; }
   /// How often one went to sleep so.
   [[nodiscard]] virtual std::uint32_t sleeps() const { return 0; }
-  /// Some thread polled within the last millisecond.
+  /// Some thread polled, or woke up, within the last millisecond.
   [[nodiscard]] virtual bool polled_lately(Time now) const = 0;
+  /// Whether a thread that polls all the time found the NIC busy with another one, since the last
+  /// call.
+  [[nodiscard]] virtual bool turned_away() { return false; }
   /// It cannot work any more.
   virtual void raise_fatal() = 0;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -46,6 +47,18 @@ class PollState {
   /// A thread that polls or posts goes to work, maybe for long; of several at once one is noted.
   void enter() { inside_.store(true, std::memory_order_relaxed); }
   void leave() { inside_.store(false, std::memory_order_relaxed); }
+
+  /// A poll found another thread inside.
+  void turn_away() {
+    if (polls_.load(std::memory_order_relaxed) >= kPolls)
+      turned_away_.store(true, std::memory_order_relaxed);
+  }
+  /// Whether one did since the last call that came after many others: its thread drives the NIC as
+  /// soon as it can. It may have waited for the processor that the one inside has.
+  [[nodiscard]] bool take_turned_away() {
+    return turned_away_.load(std::memory_order_relaxed) &&
+           turned_away_.exchange(false, std::memory_order_relaxed);
+  }
 
   /// A poll ends now that had much to do.
   void end_poll(Time now) {
@@ -103,10 +116,11 @@ class PollState {
            now.time_since_epoch().count() - last_.load(std::memory_order_relaxed) <= kBack.count();
   }
 
-  /// Some thread has polled within kLately: it may be back at any moment.
+  /// Some thread has polled, or woken up, within kLately: it may be back at any moment.
   [[nodiscard]] bool polled_lately(Time now) const {
-    return now.time_since_epoch().count() - last_.load(std::memory_order_relaxed) <=
-           kLately.count();
+    const auto latest =
+        std::max(last_.load(std::memory_order_relaxed), woke_up_.load(std::memory_order_relaxed));
+    return now.time_since_epoch().count() - latest <= kLately.count();
   }
 
  private:
@@ -114,6 +128,7 @@ class PollState {
   std::atomic<Duration::rep> last_poll_{0};
   std::atomic<std::uint32_t> polls_{0};
   std::atomic<bool> inside_{false};
+  std::atomic<bool> turned_away_{false};
   std::atomic<std::uint32_t> sleepers_{0};
   std::atomic<std::uint32_t> sleeps_{0};
   std::atomic<Duration::rep> woke_up_{0};

@@ -257,6 +257,7 @@ Time Runner::drive(Entry& entry, Time now) {
 /// Some rounds, counted into `done`. Returns when to be here again.
 Time Runner::work(Entry& entry, Time now, Progress& done) {
   bool worked = false;
+  static_cast<void>(entry.driven->turned_away());  // not by this one
   for (int i = 0; i < kRounds; ++i) {
     const Progress round = entry.driven->progress(now, kBudget);
     done += round;
@@ -283,6 +284,10 @@ Time Runner::work(Entry& entry, Time now, Progress& done) {
     worked = true;
     now = clock_();
     entry.last_work = now;
+    if (now >= entry.armed_until && entry.driven->turned_away()) {
+      leave(entry, now);
+      return entry.tick;
+    }
     if (done.unwanted >= FloodLimit::kFlood) break;  // a turn is as short as the rest for it
   }
   entry.fruitless = 0;

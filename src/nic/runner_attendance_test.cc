@@ -66,6 +66,33 @@ TEST_F(RunnerAttendance, StandsBackWhileSomebodySleepsInItsPlace) {
   runner_.release(nic);
 }
 
+TEST(RunnerInTheWay, ItLeavesAStreamToAThreadThatItTurnedAway) {
+  std::atomic<Time> clock{Time(1h)};
+  ForkLedger ledger;
+  Runner runner([&] { return clock.load(); }, ledger);
+  FakeNic nic;
+  std::atomic<bool> somebody_polls{false};
+  nic.in_progress = [&] {
+    nic.arrive();  // so there is always something to do
+    if (somebody_polls.load()) nic.turns_away.store(true);
+  };
+  ASSERT_TRUE(runner.adopt(nic));
+  ASSERT_TRUE(comes([&] { return nic.calls.load() > 1000; }));
+  somebody_polls.store(true);
+  const auto stands_still = [&] {
+    const int calls = nic.calls.load();
+    const timespec while_others_run{.tv_sec = 0, .tv_nsec = 5'000'000};
+    sys::ppoll(nullptr, 0, &while_others_run);
+    return nic.calls.load() == calls;
+  };
+  EXPECT_TRUE(comes(stands_still));
+  somebody_polls.store(false);
+  const int calls = nic.calls.load();
+  clock.store(clock.load() + Runner::kTick);
+  EXPECT_TRUE(comes([&] { return nic.calls.load() > calls + 1000; })) << "nobody polls any more";
+  runner.release(nic);
+}
+
 TEST(RunnerMisses, ItStaysArmedAfterThem) {
   std::atomic<Time> clock{Time(1h)};
   ForkLedger ledger;

@@ -79,8 +79,8 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
   if (config.engine.congestion.on) link_->report_ip_headers();  // for the congestion mark
 }
 
-std::size_t Shard::poll(Time now, Acks acks) {
-  if (!gate_.try_enter()) return 0;
+std::optional<std::size_t> Shard::poll(Time now, Acks acks) {
+  if (!gate_.try_enter()) return std::nullopt;
   const std::size_t before = moved_;
   hold_rests(std::exchange(next_rests_, Rests::kSend), now);
   send_held(now);

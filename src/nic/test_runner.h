@@ -69,6 +69,7 @@ class FakeNic final : public Driven {
     return keeps_sleeping_anew.load() ? sleep_count.fetch_add(1) : sleep_count.load();
   }
   [[nodiscard]] MaySleep may_sleep(Time) override { return may.load(); }
+  [[nodiscard]] bool turned_away() override { return turns_away.exchange(false); }
   void raise_fatal() override { failures.fetch_add(1); }
   void arrive() {
     const std::uint64_t one = 1;
@@ -82,6 +83,7 @@ class FakeNic final : public Driven {
   std::atomic<Time> fired_at{Time::min()};
   std::atomic<bool> is_polled{false};
   std::atomic<bool> is_slept_on{false};
+  std::atomic<bool> turns_away{false};
   std::atomic<bool> keeps_sleeping_anew{false};
   mutable std::atomic<std::uint32_t> sleep_count{0};
   std::atomic<MaySleep> may{MaySleep::kYes};
