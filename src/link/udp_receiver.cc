@@ -17,6 +17,8 @@ namespace {
 constexpr std::size_t kMaxDelivery = 65536;
 constexpr std::size_t kSlots = 64;
 constexpr std::size_t kMostAtOnce = 32;
+/// Of deliveries that fill theirs: these stay in the caches.
+constexpr std::size_t kLargeSlots = 4;
 /// From slot to slot. Beginnings a multiple of 64 KiB apart would share the same few sets of the
 /// caches, and lone packets lie at the beginning.
 constexpr std::size_t kStride = kMaxDelivery + 66 * AlignedBuffer::kLine;
@@ -138,7 +140,8 @@ bool UdpReceiver::next_delivery(bool may_ask, UdpCounters& counters) {
 /// Takes deliveries from the kernel into the slots that are free; false when there are none.
 bool UdpReceiver::fetch(UdpCounters& counters) {
   if (drained_) return false;
-  const std::size_t wanted = std::min(streak_ == kStreak ? wanted_ : 1, kSlots - filled_);
+  const std::size_t slots = std::max(wanted_ == 1 ? kLargeSlots : kSlots, filled_);
+  const std::size_t wanted = std::min(streak_ == kStreak ? wanted_ : 1, slots - filled_);
   for (int attempt = 0; wanted > 0 && attempt < kMaxInterruptions; ++attempt) {
     const int taken = ask(wanted);
     if (taken > 0) {
