@@ -73,7 +73,7 @@ def choose(only, measurements, targets):
     word = only.lower()
     targets = [each for each in targets
                if any(word in text.lower() for text in (each.path, each.name, each.ours, each.against))]
-    wanted = {name for each in targets for name in (each.ours, each.against)}
+    wanted = {name for each in targets for name in each.measurements()}
     wanted |= {name for name, each in measurements.items() if word in name.lower() or word in each.title.lower()}
     return {name: each for name, each in measurements.items() if name in wanted}, targets
 
@@ -126,7 +126,7 @@ def write(result, folder):
 
 def status_of(result, check):
     failed = any("failure" in each for each in result["measurements"].values())
-    missed = any(each["verdict"] == "does not hold" for each in result["targets"])
+    missed = any(each["verdict"] in ("does not hold", "out of reach") for each in result["targets"])
     return 1 if failed or (check and missed) else 0
 
 

@@ -12,7 +12,8 @@ def target_as_json(verdict):
     target = verdict.target
     return {"path": target.path, "name": target.name, "ours": target.ours, "against": target.against,
             "operator": target.operator, "factor": target.factor, "ratio": verdict.ratio,
-            "spread": list(verdict.spread), "verdict": verdict.word}
+            "spread": list(verdict.spread), "verdict": verdict.word, "limit": target.limit,
+            "limit_ratio": verdict.limit}
 
 
 def number(value):
@@ -22,8 +23,15 @@ def number(value):
 
 def counted(targets):
     words = [each["verdict"] for each in targets]
-    return (f"{words.count('holds')} hold, {words.count('does not hold')} do not, "
-            f"{words.count('not measured')} were not measured")
+    return (f"{words.count('holds')} hold, {words.count('does not hold')} do not, {words.count('out of reach')} "
+            f"are out of reach here, {words.count('not measured')} were not measured")
+
+
+def limit_text(each):
+    """What is left where a target does not hold: the ratio of a loop that does nothing else."""
+    if each["limit_ratio"] is None or each["verdict"] == "holds":
+        return ""
+    return f"{each['limit']}: {number(each['limit_ratio'])}"
 
 
 # --- Text
@@ -34,7 +42,7 @@ def as_text(result):
         ratio = f"{number(each['ratio']):>7} ({number(each['spread'][0])} to {number(each['spread'][1])})" \
             if each["ratio"] is not None else f"{'-':>7}"
         lines.append(f"{each['verdict']:13} {ratio:26} {each['operator']} {each['factor']:<5g} "
-                     f"{each['path']}: {each['name']}")
+                     f"{each['path']}: {each['name']}" + (f" ({limit_text(each)})" if limit_text(each) else ""))
     if not lines:
         lines = [f"{name:44} {number(each['median']) if 'median' in each else '-':>8} {each['unit']}"
                  for name, each in result["measurements"].items()]
@@ -72,7 +80,9 @@ def target_rows(result):
         sign = "≥" if each["operator"] == ">=" else "≤"
         yield row([("", html.escape(each["name"])), ("number", sides[0]), ("number", sides[1]), ("number", ratio),
                    ("number", f"{sign} {each['factor']:g}"),
-                   ("verdict " + each["verdict"].replace(" ", "-"), each["verdict"])])
+                   ("verdict " + each["verdict"].replace(" ", "-"),
+                    each["verdict"] + (f"<br><small>{html.escape(limit_text(each))}</small>"
+                                       if limit_text(each) else ""))])
 
 
 def target_table(result):

@@ -80,13 +80,15 @@ path = "loopback"
 name = "WRITE beside {iperf3,itself}"
 ours = "ours.udp.write.1MiB.pmtu1024"
 against = "{peer.iperf3.lo,ours.udp.write.1MiB.pmtu1024}"
+limit = "limit.icrc.1056"
 at_least = 1.9
 """, known)
-        values = {"ours.udp.write.1MiB.pmtu1024": [2.0], "peer.iperf3.lo": [1.0]}
+        values = {"ours.udp.write.1MiB.pmtu1024": [2.0], "peer.iperf3.lo": [1.0], "limit.icrc.1056": [3.0]}
         result = result_of([known[loaded[0].ours]], figure, [targets.judge(each, values) for each in loaded])
         text = report.as_text(result)
-        self.assertIn("1 hold, 1 do not, 0 were not measured", text)
-        self.assertRegex(text, r"does not hold +1 .* >= 1.9 +loopback: WRITE beside itself")
+        self.assertIn("1 hold, 0 do not, 1 are out of reach here, 0 were not measured", text)
+        self.assertRegex(text, r"out of reach +1 .* >= 1.9 +loopback: WRITE beside itself \(limit.icrc.1056: 1.5\)")
+        self.assertNotIn("limit", text.split("\n")[0])
         self.assertIn("WRITE beside iperf3", report.as_html(result))
 
     def test_numbers_have_three_digits(self):

@@ -113,7 +113,7 @@ class Results:
 
 def in_order(measurements, targets):
     """Those that are compared come one after the other, the others behind."""
-    names = [name for target in targets for name in (target.ours, target.against)]
+    names = [name for target in targets for name in target.measurements()]
     names += list(measurements)
     return [measurements[name] for name in dict.fromkeys(names) if name in measurements]
 

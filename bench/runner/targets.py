@@ -20,6 +20,10 @@ class Target:
     against: str
     operator: str  # ">=" or "<="
     factor: float
+    limit: str | None = None  # a loop that does nothing else: what it does not reach nobody can
+
+    def measurements(self):
+        return [each for each in (self.ours, self.against, self.limit) if each]
 
     def holds(self, ratio):
         return ratio >= self.factor if self.operator == ">=" else ratio <= self.factor
@@ -30,7 +34,8 @@ class Verdict:
     target: Target
     ratio: float | None  # the median of the rounds' ratios
     spread: tuple  # the least and the largest of them
-    word: str  # "holds", "does not hold" or "not measured"
+    word: str  # "holds", "does not hold", "out of reach" or "not measured"
+    limit: float | None = None  # the same ratio of the target's limit
 
 
 ALTERNATIVES = re.compile(r"\{([^{}]+)\}")
@@ -43,6 +48,8 @@ def chosen(text, which):
 def _expanded(line):
     """A line of the table for each of its alternatives, which are as many in all of its texts."""
     texts = {key: line[key] for key in ("path", "name", "ours", "against")}
+    if "limit" in line:
+        texts["limit"] = line["limit"]
     counts = {len(found.split(",")) for text in texts.values() for found in ALTERNATIVES.findall(text)}
     if len(counts) > 1:
         raise WrongTargets(f"{line['name']}: the alternatives differ in number")
@@ -51,14 +58,14 @@ def _expanded(line):
 
 
 def _target(line, known):
-    unknown = [line[side] for side in ("ours", "against") if line[side] not in known]
+    unknown = [line[side] for side in ("ours", "against", "limit") if side in line and line[side] not in known]
     if unknown:
         raise WrongTargets(f"{line['name']}: there is no measurement {unknown[0]}")
     if ("at_least" in line) == ("at_most" in line):
         raise WrongTargets(f"{line['name']}: wants either at_least or at_most")
     operator, factor = (">=", line["at_least"]) if "at_least" in line else ("<=", line["at_most"])
     name = re.sub(r"^(write|send|read)\b", lambda found: found[1].upper(), line["name"])
-    return Target(line["path"], name, line["ours"], line["against"], operator, float(factor))
+    return Target(line["path"], name, line["ours"], line["against"], operator, float(factor), line.get("limit"))
 
 
 def load(text, known):
@@ -76,5 +83,8 @@ def judge(target, values):
     if not rounds:
         return Verdict(target, None, (), "not measured")
     ratio = statistics.median(rounds)
-    return Verdict(target, ratio, (min(rounds), max(rounds)),
-                   "holds" if target.holds(ratio) else "does not hold")
+    limits = ratios(values.get(target.limit, []), values.get(target.against, []))
+    limit = statistics.median(limits) if limits else None
+    word = ("holds" if target.holds(ratio) else
+            "does not hold" if limit is None or target.holds(limit) else "out of reach")
+    return Verdict(target, ratio, (min(rounds), max(rounds)), word, limit)

@@ -29,7 +29,7 @@ class Targets(unittest.TestCase):
 
     def test_wrong_tables_are_told(self):
         for wrong in ("[[target]", LINE.replace('"peer"', '"nobody"'), LINE.replace("at_least", "at_worst"),
-                      LINE + "at_most = 3\n", LINE.replace('against = "peer"\n', ""),
+                      LINE + "at_most = 3\n", LINE + 'limit = "nobody"\n', LINE.replace('against = "peer"\n', ""),
                       LINE.replace("beside it", "{a,b,c}")):
             with self.subTest(wrong), self.assertRaises(targets.WrongTargets):
                 targets.load(wrong, KNOWN)
@@ -45,6 +45,14 @@ class Targets(unittest.TestCase):
         target = targets.load(LINE.replace("at_least", "at_most"), KNOWN)[0]
         self.assertEqual(targets.judge(target, {"ours.write": [2.0], "peer": [1.0]}).word, "holds")
         self.assertEqual(targets.judge(target, {"ours.write": [2.1], "peer": [1.0]}).word, "does not hold")
+
+    def test_a_target_that_its_limit_does_not_reach_is_out_of_reach(self):
+        target = targets.load(LINE + 'limit = "loop"\n', KNOWN | {"loop"})[0]
+        self.assertEqual(target.measurements(), ["ours.write", "peer", "loop"])
+        for ours, loop, word in ((2.0, 1.5, "holds"), (1.0, 2.0, "does not hold"), (1.0, 1.9, "out of reach"),
+                                 (1.0, None, "does not hold")):
+            verdict = targets.judge(target, {"ours.write": [ours], "peer": [1.0], "loop": [loop]})
+            self.assertEqual((verdict.word, verdict.limit), (word, loop))
 
     def test_what_was_not_measured_is_said(self):
         target = targets.load(LINE, KNOWN)[0]
