@@ -89,10 +89,9 @@ struct UdpReceiver::Slots {
   std::array<mmsghdr, kSlots> messages{};
 };
 
-void UdpReceiver::DeleteSlots::operator()(Slots* slots) const { delete slots; }
-
 UdpReceiver::UdpReceiver(int fd, const wire::Address& own)
-    : fd_(fd), own_(own), slots_(new Slots) {}
+    : fd_(fd), own_(own), slots_(std::make_unique<Slots>()) {}
+UdpReceiver::~UdpReceiver() = default;
 
 std::size_t UdpReceiver::receive(std::span<wire::Segment> segments, UdpCounters& counters) {
   std::size_t filled = 0;

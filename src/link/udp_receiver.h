@@ -27,6 +27,9 @@ class UdpReceiver {
  public:
   /// `fd` is bound to `own`.
   UdpReceiver(int fd, const wire::Address& own);
+  ~UdpReceiver();
+  UdpReceiver(const UdpReceiver&) = delete;
+  UdpReceiver& operator=(const UdpReceiver&) = delete;
 
   /// Datagrams that came. They may be looked at until the next call.
   std::size_t receive(std::span<wire::Segment> segments, UdpCounters& counters);
@@ -36,9 +39,6 @@ class UdpReceiver {
  private:
   /// Places for deliveries, and what system calls are told of them.
   struct Slots;
-  struct DeleteSlots {
-    void operator()(Slots* slots) const;
-  };
 
   [[nodiscard]] bool next_delivery(bool may_ask, UdpCounters& counters);
   [[nodiscard]] bool fetch(UdpCounters& counters);
@@ -46,7 +46,7 @@ class UdpReceiver {
 
   int fd_;
   wire::Address own_;
-  std::unique_ptr<Slots, DeleteSlots> slots_;
+  std::unique_ptr<Slots> slots_;
   std::size_t next_ = 0;    ///< the first slot that was not looked at
   std::size_t filled_ = 0;  ///< up to this one
 
