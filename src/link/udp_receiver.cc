@@ -15,8 +15,7 @@ namespace {
 
 /// Everything a kernel may deliver as one.
 constexpr std::size_t kMaxDelivery = 65536;
-constexpr std::size_t kSlots = 64;
-constexpr std::size_t kMostAtOnce = 32;
+constexpr std::size_t kSlots = 32;
 /// Of deliveries that fill theirs: these stay in the caches.
 constexpr std::size_t kLargeSlots = 4;
 /// From slot to slot. Beginnings a multiple of 64 KiB apart would share the same few sets of the
@@ -131,7 +130,7 @@ bool UdpReceiver::next_delivery(bool may_ask, UdpCounters& counters) {
     }
     current_ = ReceivedBatch(ConstBytes(slots_->bytes.data() + slot * kStride, size), segment_size);
     const bool lone = segment_size == 0 || size <= segment_size;
-    wanted_ = lone ? std::min(2 * wanted_, kMostAtOnce) : 1;
+    wanted_ = lone ? std::min(2 * wanted_, kSlots) : 1;
     return true;
   }
 }
