@@ -221,7 +221,7 @@ Time Runner::attend(Entry& entry, Time now, bool woken) {
     if (now < entry.tick && !woken) return entry.tick;
     come_back(entry);
     const Time until = drive(entry, now);
-    if (entry.last_work >= now && !rested) note_miss(entry, now);
+    if (entry.last_work >= now && !rested && !entry.away) note_miss(entry, now);
     return until;
   }
   if (sleeper && !entry.readable && !woken) {
