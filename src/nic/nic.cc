@@ -161,12 +161,8 @@ Result<std::uint32_t> Nic::poll(CompletionQueue* cq, std::span<engine::Completio
   const engine::Acks acks = impl_->acks(now);
   std::size_t moved = 0;
   impl_->poll_state.enter();
-  impl_->for_shards_of(*cq, [&](Shard& shard) {
-    if (const auto packets = shard.poll(now, acks))
-      moved += *packets;
-    else
-      impl_->poll_state.turn_away();
-  });
+  impl_->for_shards_of(*cq,
+                       [&](Shard& shard) { moved += shard.poll(now, acks, impl_->poll_state); });
   impl_->poll_state.leave();
   if (moved > kFewPackets) impl_->poll_state.end_poll(impl_->host.now());
   if (!taken || *taken == completions.size()) return taken;

@@ -79,8 +79,11 @@ Shard::Shard(const NicConfig& config, Attachment attachment, std::uint64_t seed,
   if (config.engine.congestion.on) link_->report_ip_headers();  // for the congestion mark
 }
 
-std::optional<std::size_t> Shard::poll(Time now, Acks acks) {
-  if (!gate_.try_enter()) return std::nullopt;
+std::size_t Shard::poll(Time now, Acks acks, PollState& polls) {
+  if (!gate_.try_enter()) {
+    polls.turn_away();
+    return 0;
+  }
   const std::size_t before = moved_;
   hold_rests(std::exchange(next_rests_, Rests::kSend), now);
   send_held(now);

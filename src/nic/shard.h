@@ -23,6 +23,7 @@
 #include "nic/gate.h"
 #include "nic/held_events.h"
 #include "nic/host.h"
+#include "nic/poll_state.h"
 #include "nic/progress.h"
 #include "nic/queue_pair.h"
 #include "nic/queue_pair_report.h"
@@ -59,8 +60,8 @@ class Shard {
 
   /// One turn with receiving. `acks` says what becomes of the acknowledgements it makes; those of
   /// the turn before leave first.
-  /// How many packets came and went; nothing when another thread is inside.
-  std::optional<std::size_t> poll(Time now, engine::Acks acks);
+  /// How many packets came and went; none when another thread is inside, which `polls` is told.
+  std::size_t poll(Time now, engine::Acks acks, PollState& polls);
   /// Rings the queue pair's bell and serves it when nobody else does: sends, does not receive.
   /// `rests` are those of what is posted: held, they leave with the second poll() behind it, or
   /// kHeldRest later. How many packets went.
