@@ -89,7 +89,7 @@ class write_half {
   /// Without waiting: `would_block` where there is no room; `write_fd` becomes readable then.
   [[nodiscard]] Result<std::size_t> try_write_some(std::span<const std::byte> from);
   /// Without copying: waits as `write_some` does, and gives the memory that the next message is
-  /// sent from, as large as the peer has room for now.
+  /// sent from, as large as the peer has room for at that moment.
   [[nodiscard]] Result<std::span<std::byte>> prepare();
   /// Sends the first `bytes` of what `prepare` has given. `invalid_argument` for more than that.
   [[nodiscard]] Result<> commit(std::size_t bytes);

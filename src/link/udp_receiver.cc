@@ -4,10 +4,12 @@
 #include <netinet/udp.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
 #include "base/sys.h"
+#include "link/aligned_buffer.h"
 #include "link/udp_socket.h"
 
 namespace verbena::link {

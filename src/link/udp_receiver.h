@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 
-#include "link/aligned_buffer.h"
 #include "link/link.h"
 #include "link/send_batch.h"
 #include "link/udp_counters.h"
