@@ -117,6 +117,34 @@ TEST(PollState, WhatAThreadDoesInsideIsNoGap) {
   EXPECT_FALSE(state.polled(now)) << "nobody takes in what comes";
 }
 
+TEST(PollState, WhoMovesMuchWithEachPollMakesUpForAGapSoon) {
+  PollState state;
+  Time now{1s};
+  const auto message = [&] {
+    now += 1us;
+    state.poll(now);
+    now += PollState::kSilence;
+    state.end_post(now);
+  };
+  for (std::uint32_t i = 0; i < PollState::kPolls / PollState::kMuchWork; ++i) message();
+  EXPECT_TRUE(state.polled(now));
+  now += PollState::kGap;
+  state.poll(now + 1ns);
+  EXPECT_FALSE(state.polled(now + 1ns));
+  for (std::uint32_t i = 0; i < PollState::kGapCost / PollState::kMuchWork; ++i) message();
+  EXPECT_TRUE(state.polled(now));
+  // Not where it does so between other work, nor while it waits for a notification.
+  for (int i = 0; i < 100; ++i) {
+    now += PollState::kGap;
+    message();
+  }
+  EXPECT_FALSE(state.polled(now));
+  EXPECT_FALSE(state.disarm(now));
+  for (int i = 0; i < 100; ++i) state.end_post(now);
+  EXPECT_FALSE(state.polled(now));
+  EXPECT_FALSE(state.expected_back(now));
+}
+
 TEST(PollState, AttendedWhileAThreadSleepsAndAWhileAfterIt) {
   PollState state;
   const Time now{1s};

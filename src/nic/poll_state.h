@@ -18,13 +18,16 @@ namespace verbena::nic {
 /// queue is armed. A longer gap takes kGapCost polls back: a thread that was preempted for a moment
 /// goes on polling, one that polls a little between other work never gets there. What a thread does
 /// in the NIC is no gap, be it ever so long: taking in what came, or posting, for a while without a
-/// poll. Several threads polling count together; a lost count among them only delays POLLED.
+/// poll. Where that was much it counts as kMuchWork polls more: who moves large messages polls only
+/// once for each. Several threads polling count together; a lost count among them only delays
+/// POLLED.
 ///
 /// Threads: all calls are safe from any thread.
 class PollState {
  public:
   static constexpr std::uint32_t kPolls = 64;
   static constexpr std::uint32_t kGapCost = 16;
+  static constexpr std::uint32_t kMuchWork = 8;
   static constexpr Duration kGap = std::chrono::microseconds(50);
   static constexpr Duration kSilence = std::chrono::microseconds(50);
   static constexpr Duration kPosting = std::chrono::microseconds(200);
@@ -64,13 +67,15 @@ class PollState {
   void end_poll(Time now) {
     last_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
     last_poll_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+    count_much_work();
   }
 
   /// So does a post. It takes nothing in, so it must be within kPosting of a poll.
   void end_post(Time now) {
     const auto at = now.time_since_epoch().count();
-    if (at - last_poll_.load(std::memory_order_relaxed) <= kPosting.count())
-      last_.store(at, std::memory_order_relaxed);
+    if (at - last_poll_.load(std::memory_order_relaxed) > kPosting.count()) return;
+    last_.store(at, std::memory_order_relaxed);
+    count_much_work();
   }
 
   /// Back to ARMED; returns whether it was POLLED.
@@ -124,6 +129,13 @@ class PollState {
   }
 
  private:
+  /// Of a thread that polls: one that waits for a notification does not begin to.
+  void count_much_work() {
+    const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
+    if (polls != 0 && polls < kPolls)
+      polls_.store(polls + kMuchWork, std::memory_order_relaxed);
+  }
+
   std::atomic<Duration::rep> last_{0};
   std::atomic<Duration::rep> last_poll_{0};
   std::atomic<std::uint32_t> polls_{0};
