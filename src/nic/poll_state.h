@@ -132,8 +132,7 @@ class PollState {
   /// Of a thread that polls: one that waits for a notification does not begin to.
   void count_much_work() {
     const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
-    if (polls != 0 && polls < kPolls)
-      polls_.store(polls + kMuchWork, std::memory_order_relaxed);
+    if (polls != 0 && polls < kPolls) polls_.store(polls + kMuchWork, std::memory_order_relaxed);
   }
 
   std::atomic<Duration::rep> last_{0};

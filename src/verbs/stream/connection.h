@@ -94,6 +94,7 @@ class connection {
   void handle(const work_completion& completion);
   void handle_failed(const work_completion& completion);
   void post();
+  void post_written();
   void fail_with(const Error& error);
   void check_origin();
   void after_progress();

@@ -95,6 +95,7 @@ class Core {
   [[nodiscard]] Result<std::span<std::byte>> room();
   /// They go out with the next `poll_transmit`.
   void commit(std::size_t bytes) { send_.commit(bytes); }
+  [[nodiscard]] bool half_under_way() const { return send_.half_under_way(); }
   /// Bytes to read; empty at the end. `would_block`, or the failure.
   [[nodiscard]] Result<std::span<const std::byte>> front() const;
   void consume(std::size_t bytes) { receive_.consume(bytes); }

@@ -6,6 +6,16 @@
 #include <algorithm>
 
 namespace verbena::verbs::streams {
+namespace {
+
+/// How many of so many messages the peer can still send when the others are announced: enough for
+/// the way there and back.
+constexpr std::size_t kept(std::size_t messages) {
+  constexpr std::size_t kFew = 4;
+  return std::max(messages / 4, std::min(messages / 2, kFew));
+}
+
+}  // namespace
 
 ReceiveSide::ReceiveSide(const stream_options& options, std::span<std::byte> slots,
                          std::span<std::byte> ring)
@@ -81,7 +91,7 @@ void ReceiveSide::consume(std::size_t bytes) {
 }
 
 bool ReceiveSide::credit_due() const {
-  if (released_ - announced_.messages >= (receives_ + 1) / 2) return true;
+  if (released_ - announced_.messages >= receives_ - kept(receives_)) return true;
   return transport_ == stream_transport::ring &&
          consumed_ - announced_.bytes >= (ring_.size() + 1) / 2;
 }

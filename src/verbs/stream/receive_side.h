@@ -12,9 +12,9 @@
 namespace verbena::verbs::streams {
 
 /// Receives beyond those for data: the most frames that a peer can have sent that were not taken
-/// out of their receives yet. Two of credit (each announces half of what there is, and more than
-/// all cannot be unannounced), with a ring two for its bytes; fin, bye, leave. The hello is before
-/// them: nothing is to be announced to one that has not answered it.
+/// out of their receives yet. Two of credit (each announces half or more of what there is, and more
+/// than all cannot be unannounced), with a ring two for its bytes; fin, bye, leave. The hello is
+/// before them: nothing is to be announced to one that has not answered it.
 [[nodiscard]] constexpr std::size_t frame_receives(stream_transport transport) {
   return transport == stream_transport::ring ? 7 : 5;
 }
@@ -41,7 +41,8 @@ class ReceiveSide {
   /// The first `bytes` of them are not needed any more.
   void consume(std::size_t bytes);
 
-  /// Whether half of what the peer can use is released and not announced.
+  /// Whether so much is released and not announced that the peer might have to wait for it: three
+  /// quarters of its messages (of few only half), or half of a ring.
   [[nodiscard]] bool credit_due() const;
   /// What is released, which counts as announced from here on.
   [[nodiscard]] Credit announce();

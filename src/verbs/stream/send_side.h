@@ -44,6 +44,10 @@ class SendSide {
   /// What was put there, as a message that is then under way.
   [[nodiscard]] std::optional<Message> poll_message();
 
+  /// Half of the bytes that may be, or of the messages.
+  [[nodiscard]] bool half_under_way() const {
+    return taken_ - freed_ >= ring_.size() / 2 || under_way_ >= slots_ / 2;
+  }
   [[nodiscard]] bool all_cut() const { return cut_ == written_; }
   [[nodiscard]] bool all_sent() const { return all_cut() && freed_ == taken_; }
   [[nodiscard]] std::uint64_t messages() const { return messages_; }
