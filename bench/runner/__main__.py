@@ -112,6 +112,7 @@ def measure(options, chosen, targets):
         session.close()
     values = results.values()
     return {"machine": machine.facts(options.verbena, cores),
+            "distance": session.distance.as_json(),
             "options": {"rounds": options.rounds or (1 if options.quick else 5), "quick": options.quick,
                         "only": options.only},
             "targets": [report.target_as_json(target_table.judge(each, values)) for each in targets],

@@ -34,6 +34,16 @@ def limit_text(each):
     return f"{each['limit']}: {number(each['limit_ratio'])}"
 
 
+def distance_text(result):
+    """What became of runs between which the processors were moved apart."""
+    seen = result["distance"]
+    if not seen["runs_repeated"] and not seen["runs_far_apart"]:
+        return ""
+    return (f"Processors: a cache line from one to the other takes {seen['least_us'] * 1000:.0f} ns; "
+            f"{seen['runs_repeated']} runs were repeated because it had become more than twice that, "
+            f"{seen['runs_far_apart']} count although it had.")
+
+
 # --- Text
 
 def as_text(result):
@@ -49,7 +59,7 @@ def as_text(result):
     else:
         lines.append(f"\n{counted(result['targets'])}.")
     missing = sorted({each["missing"] for each in result["measurements"].values() if "missing" in each})
-    return "\n".join([*lines, *(f"Not measured: {text}" for text in missing)])
+    return "\n".join([*lines, *filter(None, [distance_text(result)]), *(f"Not measured: {text}" for text in missing)])
 
 
 # --- HTML
@@ -107,7 +117,7 @@ def machine_text(result):
         f"{facts['processor']}, {facts['processors']} processors{where}, "
         f"{facts['memory_gib']} GiB; Linux {facts['kernel']}. Verbena {facts['verbena']}; {versions}. "
         f"Rounds: {result['options']['rounds']}; processors {' and '.join(facts['cores'])}; load at the end "
-        f"{facts['load']:.1f}; {facts['time']}.")
+        f"{facts['load']:.1f}; {facts['time']}. {distance_text(result)}")
 
 
 def sections(result):

@@ -39,6 +39,7 @@ def result_of(chosen, figure, verdicts=()):
     return {"machine": {"processor": "<One> & Co", "processors": 2, "cores": ["0", "1"], "memory_gib": 4.0,
                         "virtual_machine": True, "kernel": "6.1", "verbena": "0.1.0", "packages": {"perftest": "4.5"},
                         "load": 0.5, "time": "2026-01-01T00:00:00+00:00"},
+            "distance": {"least_us": None, "runs_repeated": 0, "runs_far_apart": 0},
             "options": {"rounds": 2, "quick": False, "only": ""},
             "targets": [report.target_as_json(each) for each in verdicts],
             "measurements": {each.name: results.as_json(each) for each in chosen}}
@@ -62,6 +63,14 @@ class Report(unittest.TestCase):
         for outside in ("http://", "https://", "src=", "url("):
             self.assertNotIn(outside, page)
         self.assertIn("&lt;One&gt; &amp; Co", page)
+
+    def test_runs_that_were_repeated_are_told(self):
+        result = result_of(list(measurements().values()), figure)
+        self.assertNotIn("repeated", report.as_text(result))
+        result["distance"] = {"least_us": 0.056, "runs_repeated": 3, "runs_far_apart": 1}
+        for text in (report.as_text(result), report.as_html(result)):
+            self.assertIn("takes 56 ns; 3 runs were repeated", text)
+            self.assertIn("1 count although", text)
 
     def test_nothing_measured_is_a_report_too(self):
         chosen = list(measurements().values())

@@ -5,6 +5,7 @@ import pathlib
 import shutil
 
 import processes
+from distance import Distance, cache_line
 from figures import Figure, middle_quantiles, summary
 from hosts import LOOPBACK, VETH, NoHosts
 from catalogue import PATHS
@@ -25,6 +26,7 @@ class Session:
         self.seconds = seconds
         self.effort = effort  # what part of a measurement's iterations is done
         self.hosts = hosts
+        self.distance = Distance(cache_line(pathlib.Path(verbena).parent / "verbena-limits", cores))
         # Dropping what the programs' own variables say would only hide a user's mistake, but ours
         # must not count for the NIC under measurement.
         self.environment = {name: value for name, value in os.environ.items()
@@ -73,6 +75,9 @@ class Session:
         self.find(measurement)
         if measurement.link:
             self.hosts.set_link(measurement.link)
+        return self.distance.run_near(lambda: self.run_once(measurement))
+
+    def run_once(self, measurement):
         environment = {**self.environment, **dict(measurement.environment)}
         if not measurement.server:
             return measurement.read(processes.run_alone(self.command(measurement, 1, 0), environment, LONGEST))
