@@ -117,8 +117,10 @@ void connection::post() {
 /// What was written goes out. Completions are looked for when half is under way: one look finds
 /// several then, and costs as much as one that finds none.
 void connection::post_written() {
-  if (core().half_under_way()) return static_cast<void>(pump());
-  post();
+  if (core().half_under_way())
+    pump();
+  else
+    post();
 }
 
 void connection::check_origin() {

@@ -109,6 +109,48 @@ TEST(StreamCore, AFewBytesAtTheEndOfTheBufferMakeNoMessage) {
   EXPECT_EQ(text_of(right), text + text + text);
 }
 
+TEST(StreamCore, HalfIsUnderWayByItsBytesOrByItsMessages) {
+  stream_options options = small(stream_transport::messages);
+  options.buffer_size = 200;
+  options.send_buffer = 400;
+  for (const std::string& text : {std::string(200, 'x'), std::string("two of four")}) {
+    FakeEnd left(options);
+    FakeEnd right(options);
+    settle(left, right);
+    EXPECT_FALSE(left.core.half_under_way());
+    for (int messages = text.size() == 200 ? 1 : 2; messages > 0; --messages) {
+      EXPECT_FALSE(left.core.half_under_way());
+      left.write(bytes_of(text));
+      left.pump();
+    }
+    EXPECT_TRUE(left.core.half_under_way());
+    arrive(left, right);
+    acknowledge(left);
+    EXPECT_FALSE(left.core.half_under_way());
+  }
+}
+
+/// Each costs three packets, and the peer is not to wait for one.
+TEST(StreamCore, CreditsComeAtThreeQuartersOrOfFewAtHalf) {
+  struct Case {
+    std::size_t receives, announced;
+  };
+  for (const auto& [receives, announced] :
+       {Case{1, 1}, Case{4, 2}, Case{8, 4}, Case{16, 12}, Case{32, 24}}) {
+    FakeEnd left(small(stream_transport::messages, receives));
+    FakeEnd right(small(stream_transport::messages, receives));
+    settle(left, right);
+    for (std::size_t i = 1; i <= announced; ++i) {
+      EXPECT_EQ(right.core.counters().frames_sent, 1U) << i << " of " << receives;
+      left.write(bytes_of("x"));
+      settle(left, right);
+      EXPECT_EQ(text_of(right), "x");
+    }
+    settle(left, right);
+    EXPECT_EQ(right.core.counters().frames_sent, 2U) << receives;
+  }
+}
+
 TEST(StreamCore, BytesGoBothWays) {
   for (const auto transport : kBoth) {
     FakeEnd left(small(transport));
