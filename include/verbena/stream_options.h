@@ -31,7 +31,7 @@ struct stream_options {
   /// Bytes of the largest message received. As it is, a message, be it with an immediate, is two
   /// whole trains of packets as a software NIC sends them, whatever the path MTU.
   std::size_t buffer_size = std::size_t{120} * 1024 - 4;
-  std::size_t receives = 16;  ///< messages that the peer may send before this end has read one
+  std::size_t receives = 32;  ///< messages that the peer may send before this end has read one
   std::size_t sends = 32;     ///< messages of this end under way
   /// Bytes of this end under way. Together with what the peer has it fits into a processor's cache.
   std::size_t send_buffer = 4 * std::size_t{120} * 1024;
