@@ -75,9 +75,9 @@ class Session:
         self.find(measurement)
         if measurement.link:
             self.hosts.set_link(measurement.link)
-        return self.distance.run_near(lambda: self.run_once(measurement))
+        return self.distance.run_near(lambda: self.measure(measurement))
 
-    def run_once(self, measurement):
+    def measure(self, measurement):
         environment = {**self.environment, **dict(measurement.environment)}
         if not measurement.server:
             return measurement.read(processes.run_alone(self.command(measurement, 1, 0), environment, LONGEST))
