@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/poll_state.h"
+
+#include <gtest/gtest.h>
+
+namespace verbena::nic {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(PollState, PolledAfterManyPollsWithoutAGap) {
+  PollState state;
+  Time now{1s};
+  for (std::uint32_t i = 0; i < PollState::kPolls; ++i) {
+    EXPECT_FALSE(state.polled(now));
+    now += PollState::kGap;
+    state.poll(now);
+  }
+  EXPECT_TRUE(state.polled(now));
+  EXPECT_TRUE(state.polled(now + PollState::kSilence));
+  EXPECT_FALSE(state.polled(now + PollState::kSilence + 1ns));
+}
+
+TEST(PollState, AGapTakesSomePollsBack) {
+  PollState state;
+  Time now{1s};
+  for (std::uint32_t i = 0; i <= PollState::kPolls; ++i) state.poll(now);
+  now += PollState::kGap + 1ns;
+  state.poll(now);
+  for (std::uint32_t i = 0; i < PollState::kGapCost; ++i) {
+    EXPECT_FALSE(state.polled(now));
+    state.poll(now);
+  }
+  EXPECT_TRUE(state.polled(now));
+  // Whoever polls less between gaps than a gap costs never gets there.
+  for (int i = 0; i < 100; ++i) {
+    now += PollState::kGap + 1ns;
+    for (std::uint32_t k = 0; k < PollState::kGapCost; ++k) state.poll(now);
+  }
+  EXPECT_FALSE(state.polled(now));
+}
+
+TEST(PollState, RemembersForAWhileThatSomebodyPolled) {
+  PollState state;
+  const Time now{1s};
+  EXPECT_FALSE(state.polled_lately(now));
+  state.poll(now);
+  EXPECT_TRUE(state.polled_lately(now + PollState::kLately));
+  EXPECT_FALSE(state.polled_lately(now + PollState::kLately + 1ns));
+  state.wake_up(now + 1s);
+  EXPECT_TRUE(state.polled_lately(now + 1s + PollState::kLately)) << "it finds completions there";
+}
+
+TEST(PollState, RemembersWhoPollsAllTheTimeAndFoundAnotherInside) {
+  PollState state;
+  const Time now{1s};
+  state.poll(now);
+  state.turn_away();
+  EXPECT_FALSE(state.take_turned_away()) << "it looks in now and then";
+  for (std::uint32_t i = 0; i <= PollState::kPolls; ++i) state.poll(now);
+  EXPECT_FALSE(state.take_turned_away());
+  state.turn_away();
+  EXPECT_TRUE(state.take_turned_away());
+  EXPECT_FALSE(state.take_turned_away()) << "once";
+}
+
+TEST(PollState, WhatAThreadDoesInsideIsNoGap) {
+  PollState state;
+  Time now{1s};
+  for (std::uint32_t i = 0; i <= PollState::kPolls; ++i) state.poll(now);
+  state.enter();
+  now += 1ms;
+  EXPECT_TRUE(state.polled(now));
+  state.leave();
+  EXPECT_FALSE(state.polled(now));
+  state.end_poll(now);
+  now += PollState::kGap;
+  state.poll(now);
+  EXPECT_TRUE(state.polled(now + PollState::kSilence));
+  // Posts go on for a while without a poll, and no longer.
+  const Time polled = now;
+  while (now - polled < PollState::kPosting) {
+    now += PollState::kSilence;
+    state.end_post(now);
+    EXPECT_TRUE(state.polled(now));
+  }
+  now += PollState::kSilence + 1ns;
+  state.end_post(now);
+  EXPECT_FALSE(state.polled(now)) << "nobody takes in what comes";
+}
+
+TEST(PollState, WhoMovesMuchWithEachPollMakesUpForAGapSoon) {
+  PollState state;
+  Time now{1s};
+  const auto message = [&] {
+    now += 1us;
+    state.poll(now);
+    now += PollState::kSilence;
+    state.end_post(now);
+  };
+  for (std::uint32_t i = 0; i < PollState::kPolls / PollState::kMuchWork; ++i) message();
+  EXPECT_TRUE(state.polled(now));
+  now += PollState::kGap;
+  state.poll(now + 1ns);
+  EXPECT_FALSE(state.polled(now + 1ns));
+  for (std::uint32_t i = 0; i < PollState::kGapCost / PollState::kMuchWork; ++i) message();
+  EXPECT_TRUE(state.polled(now));
+  // Not where it does so between other work, nor while it waits for a notification.
+  for (int i = 0; i < 100; ++i) {
+    now += PollState::kGap;
+    message();
+  }
+  EXPECT_FALSE(state.polled(now));
+  EXPECT_FALSE(state.disarm(now));
+  for (int i = 0; i < 100; ++i) state.end_post(now);
+  EXPECT_FALSE(state.polled(now));
+  EXPECT_FALSE(state.expected_back(now));
+}
+
+TEST(PollState, AttendedWhileAThreadSleepsAndAWhileAfterIt) {
+  PollState state;
+  const Time now{1s};
+  EXPECT_FALSE(state.attended(now));
+  state.fall_asleep();
+  state.fall_asleep();
+  EXPECT_TRUE(state.slept_on());
+  state.wake_up(now);
+  EXPECT_TRUE(state.slept_on());
+  EXPECT_TRUE(state.attended(now + 1h));
+  state.wake_up(now);
+  EXPECT_FALSE(state.slept_on());
+  EXPECT_TRUE(state.attended(now + PollState::kSilence));
+  EXPECT_FALSE(state.attended(now + PollState::kSilence + 1ns));
+  EXPECT_EQ(state.sleeps(), 2U);
+  EXPECT_FALSE(state.polled(now)) << "nobody polls";
+  state.give_up();
+  EXPECT_FALSE(state.attended(now));
+}
+
+TEST(PollState, ArmingEndsIt) {
+  PollState state;
+  const Time now{1s};
+  for (std::uint32_t i = 0; i < PollState::kPolls + 1; ++i) state.poll(now);
+  EXPECT_TRUE(state.polled(now));
+  EXPECT_TRUE(state.disarm(now));
+  EXPECT_FALSE(state.polled(now));
+  EXPECT_FALSE(state.disarm(now));
+}
+
+}  // namespace
+}  // namespace verbena::nic
