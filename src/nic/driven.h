@@ -33,6 +33,9 @@ class Driven {
   [[nodiscard]] virtual std::uint32_t sleeps() const { return 0; }
   /// Some thread polled, or woke up, within the last millisecond.
   [[nodiscard]] virtual bool polled_lately(Time now) const = 0;
+  /// Some thread was seen within some milliseconds, on the processor that the caller has: it may be
+  /// waiting for that.
+  [[nodiscard]] virtual bool seen_here(Time /*now*/) { return false; }
   /// Whether a thread that polls all the time found the NIC busy with another one, since the last
   /// call.
   [[nodiscard]] virtual bool turned_away() { return false; }

@@ -20,6 +20,7 @@ class DrivenNic final : public Driven {
   [[nodiscard]] bool polled_lately(Time now) const override {
     return nic_.poll_state().polled_lately(now);
   }
+  [[nodiscard]] bool seen_here(Time now) override { return nic_.poll_state().seen_here(now); }
   [[nodiscard]] bool turned_away() override { return nic_.poll_state().take_turned_away(); }
   void raise_fatal() override { nic_.raise_fatal(); }
 

@@ -153,7 +153,10 @@ Result<std::uint32_t> Nic::poll(CompletionQueue* cq, std::span<engine::Completio
     // Of polls at one time some may be lost.
     const std::uint32_t undriven = cq->undriven.load(std::memory_order_relaxed);
     cq->undriven.store(undriven + 1, std::memory_order_relaxed);
-    if (undriven < kUndrivenPolls) return taken;
+    if (undriven < kUndrivenPolls) {
+      impl_->poll_state.take();
+      return taken;
+    }
   }
   cq->undriven.store(0, std::memory_order_relaxed);
   const Time now = impl_->host.now();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -32,6 +34,8 @@ class PollState {
   static constexpr Duration kSilence = std::chrono::microseconds(50);
   static constexpr Duration kPosting = std::chrono::microseconds(200);
   static constexpr Duration kLately = std::chrono::milliseconds(1);
+  static constexpr Duration kSeen =
+      std::chrono::milliseconds(5);  ///< more than a scheduler's slice
   static constexpr Duration kBack = std::chrono::microseconds(100);
 
   void poll(Time now) {
@@ -45,7 +49,11 @@ class PollState {
     }
     last_.store(at, std::memory_order_relaxed);
     last_poll_.store(at, std::memory_order_relaxed);
+    note_processor();
   }
+
+  /// A thread took completions that were there, and drove nothing.
+  void take() { taking_.store(true, std::memory_order_relaxed); }
 
   /// A thread that polls or posts goes to work, maybe for long; of several at once one is noted.
   void enter() { inside_.store(true, std::memory_order_relaxed); }
@@ -92,6 +100,7 @@ class PollState {
   }
   void wake_up(Time now) {
     woke_up_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+    note_processor();
     sleepers_.fetch_sub(1, std::memory_order_relaxed);
   }
   /// It leaves the rest to others.
@@ -123,12 +132,29 @@ class PollState {
 
   /// Some thread has polled, or woken up, within kLately: it may be back at any moment.
   [[nodiscard]] bool polled_lately(Time now) const {
-    const auto latest =
-        std::max(last_.load(std::memory_order_relaxed), woke_up_.load(std::memory_order_relaxed));
-    return now.time_since_epoch().count() - latest <= kLately.count();
+    return now.time_since_epoch().count() - latest_look() <= kLately.count();
+  }
+
+  /// Some thread has polled, woken up or taken completions within kSeen, last on the processor that
+  /// the caller has now: it may be waiting for that. For one caller, which asks again and again.
+  [[nodiscard]] bool seen_here(Time now) {
+    if (taking_.load(std::memory_order_relaxed)) {
+      taking_.store(false, std::memory_order_relaxed);
+      seen_taking_ = now;
+    }
+    const auto latest = std::max(latest_look(), seen_taking_.time_since_epoch().count());
+    return now.time_since_epoch().count() - latest <= kSeen.count() &&
+           processor_.load(std::memory_order_relaxed) == ::sched_getcpu();
   }
 
  private:
+  void note_processor() { processor_.store(::sched_getcpu(), std::memory_order_relaxed); }
+
+  [[nodiscard]] Duration::rep latest_look() const {
+    return std::max(last_.load(std::memory_order_relaxed),
+                    woke_up_.load(std::memory_order_relaxed));
+  }
+
   /// Of a thread that polls: one that waits for a notification does not begin to.
   void count_much_work() {
     const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
@@ -143,6 +169,9 @@ class PollState {
   std::atomic<std::uint32_t> sleepers_{0};
   std::atomic<std::uint32_t> sleeps_{0};
   std::atomic<Duration::rep> woke_up_{0};
+  std::atomic<int> processor_{-1};   ///< where a thread polled or woke up last
+  std::atomic<bool> taking_{false};  ///< since seen_here()
+  Time seen_taking_{};               ///< by it
 };
 
 }  // namespace verbena::nic

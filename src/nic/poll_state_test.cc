@@ -2,6 +2,12 @@
 #include "nic/poll_state.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+
+#include <optional>
+
+#include "nic/nic.h"
+#include "nic/test_end.h"
 
 namespace verbena::nic {
 namespace {
@@ -49,6 +55,66 @@ TEST(PollState, RemembersForAWhileThatSomebodyPolled) {
   EXPECT_FALSE(state.polled_lately(now + PollState::kLately + 1ns));
   state.wake_up(now + 1s);
   EXPECT_TRUE(state.polled_lately(now + 1s + PollState::kLately)) << "it finds completions there";
+}
+
+/// This thread on one of the processors that it may use, until the end.
+class OnProcessor {
+ public:
+  explicit OnProcessor(int number) {
+    ::sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(number, &one);
+    EXPECT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  }
+  OnProcessor(const OnProcessor&) = delete;
+  OnProcessor& operator=(const OnProcessor&) = delete;
+  ~OnProcessor() { ::sched_setaffinity(0, sizeof before_, &before_); }
+
+  /// One that this thread may use beside `number`, if there is one.
+  [[nodiscard]] static std::optional<int> other_than(int number) {
+    cpu_set_t all;
+    ::sched_getaffinity(0, sizeof all, &all);
+    for (int i = 0; i < CPU_SETSIZE; ++i)
+      if (i != number && CPU_ISSET(i, &all)) return i;
+    return std::nullopt;
+  }
+
+ private:
+  cpu_set_t before_{};
+};
+
+TEST(PollState, RemembersForSomeSlicesWhoWasSeenOnThisProcessor) {
+  const OnProcessor here(::sched_getcpu());
+  PollState state;
+  const Time start{1s};
+  EXPECT_FALSE(state.seen_here(start));
+  state.poll(start);
+  EXPECT_TRUE(state.seen_here(start + PollState::kSeen));
+  EXPECT_FALSE(state.seen_here(start + PollState::kSeen + 1ns));
+  // Who finds completions there, again and again, does not look at the clock.
+  const Time later = start + 1s;
+  state.take();
+  EXPECT_TRUE(state.seen_here(later));
+  EXPECT_TRUE(state.seen_here(later + PollState::kSeen));
+  EXPECT_FALSE(state.seen_here(later + PollState::kSeen + 1ns)) << "taken once";
+  state.wake_up(start + 2s);
+  EXPECT_TRUE(state.seen_here(start + 2s + PollState::kSeen));
+}
+
+TEST(PollState, WhoWasSeenOnAnotherProcessorIsNotInTheWay) {
+  const int first = ::sched_getcpu();
+  const auto second = OnProcessor::other_than(first);
+  if (!second) GTEST_SKIP() << "one processor";
+  PollState state;
+  const Time now{1s};
+  {
+    const OnProcessor there(*second);
+    state.poll(now);
+    EXPECT_TRUE(state.seen_here(now));
+  }
+  const OnProcessor here(first);
+  EXPECT_FALSE(state.seen_here(now));
 }
 
 TEST(PollState, RemembersWhoPollsAllTheTimeAndFoundAnotherInside) {
@@ -145,6 +211,28 @@ TEST(PollState, ArmingEndsIt) {
   EXPECT_TRUE(state.disarm(now));
   EXPECT_FALSE(state.polled(now));
   EXPECT_FALSE(state.disarm(now));
+}
+
+class PollStateOfANic : public testing::ConnectedEnds {};
+
+TEST_F(PollStateOfANic, WhoOnlyTakesCompletionsIsSeen) {
+  const OnProcessor here(::sched_getcpu());
+  for (std::uint64_t id = 0; id < 2; ++id) {
+    ASSERT_TRUE(b.receive(id, {b.piece(0, 64)}));
+    ASSERT_TRUE(a.send({.id = id}, {a.piece(0, 8)}));
+  }
+  const auto take_one = [&] {
+    engine::Completion completion;
+    return b.nic->poll(b.receive_cq, {&completion, 1}, {}).value();
+  };
+  PollState& state = b.nic->poll_state();
+  ASSERT_EQ(take_one(), 1U);
+  host.clock += PollState::kSeen + 1ns;
+  EXPECT_FALSE(state.seen_here(host.now()));
+  ASSERT_EQ(take_one(), 1U) << "it was there already";
+  EXPECT_FALSE(state.polled_lately(host.now()));
+  EXPECT_TRUE(state.seen_here(host.now()));
+  host.settle();
 }
 
 }  // namespace

@@ -284,7 +284,7 @@ Time Runner::work(Entry& entry, Time now, Progress& done) {
     worked = true;
     now = clock_();
     entry.last_work = now;
-    if (now >= entry.armed_until && entry.driven->turned_away()) {
+    if (entry.driven->seen_here(now) || (now >= entry.armed_until && entry.driven->turned_away())) {
       leave(entry, now);
       return entry.tick;
     }

@@ -33,9 +33,10 @@ namespace verbena::nic {
 /// kLongestTick, because each look interrupts the poller (20 to 50 µs in a virtual machine). After
 /// kMisses times within kMissWindow that it was not, the NIC stays in epoll for kArmed (`nic.md`,
 /// Progress). Where it drives and turns such a thread away meanwhile, it leaves, too: there is
-/// always something to do in a stream, and the thread may wait for this processor. In a flood of
-/// packets that nobody wants it leaves the NIC alone as well, for a time
-/// (`FloodLimit`).
+/// always something to do in a stream, and the thread may wait for this processor. So it does after
+/// each turn with something to do while a thread was seen on its own processor lately (PollState):
+/// that one may have completions to take and receives to post. In a flood of packets that nobody
+/// wants it leaves the NIC alone as well, for a time (`FloodLimit`).
 ///
 /// Threads: all calls from any thread but the runner's own; wake() from that one too.
 class Runner final : public Watcher {

@@ -99,6 +99,30 @@ TEST(RunnerInTheWay, ItLeavesAStreamToAThreadThatItTurnedAway) {
   runner.release(nic);
 }
 
+TEST(RunnerInTheWay, ItTakesATurnAtATimeFromAThreadThatWasSeenOnItsProcessor) {
+  std::atomic<Time> clock{Time(1h)};
+  ForkLedger ledger;
+  Runner runner([&] { return clock.load(); }, ledger);
+  FakeNic nic;
+  nic.in_progress = [&] { nic.arrive(); };  // so there is always something to do
+  nic.is_seen_here.store(true);
+  ASSERT_TRUE(runner.adopt(nic));
+  ASSERT_TRUE(comes([&] { return nic.calls.load() == 1; }));
+  // It never stays because of that, be it ever so often.
+  for (int times = 1; times < 2 * Runner::kMisses; ++times) {
+    const int looks = nic.looks.load();
+    ASSERT_TRUE(comes([&] { return nic.looks.load() > looks + 10; }));
+    ASSERT_EQ(nic.calls.load(), times) << "it does not wait";
+    clock.store(clock.load() + Runner::kTick);
+    ASSERT_TRUE(comes([&] { return nic.calls.load() > times; }));
+  }
+  nic.is_seen_here.store(false);
+  const int calls = nic.calls.load();
+  clock.store(clock.load() + Runner::kTick);
+  EXPECT_TRUE(comes([&] { return nic.calls.load() > calls + 1000; })) << "nobody else wants it";
+  runner.release(nic);
+}
+
 TEST(RunnerMisses, ItStaysArmedAfterThem) {
   std::atomic<Time> clock{Time(1h)};
   ForkLedger ledger;

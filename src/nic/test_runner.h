@@ -64,6 +64,7 @@ class FakeNic final : public Driven {
     return is_polled.load() || is_slept_on.load();
   }
   [[nodiscard]] bool polled_lately(Time) const override { return is_polled.load(); }
+  [[nodiscard]] bool seen_here(Time) override { return is_seen_here.load(); }
   [[nodiscard]] bool slept_on() const override { return is_slept_on.load(); }
   [[nodiscard]] std::uint32_t sleeps() const override {
     return keeps_sleeping_anew.load() ? sleep_count.fetch_add(1) : sleep_count.load();
@@ -82,6 +83,7 @@ class FakeNic final : public Driven {
   std::atomic<Time> timeout{Time::max()};
   std::atomic<Time> fired_at{Time::min()};
   std::atomic<bool> is_polled{false};
+  std::atomic<bool> is_seen_here{false};
   std::atomic<bool> is_slept_on{false};
   std::atomic<bool> turns_away{false};
   std::atomic<bool> keeps_sleeping_anew{false};
