@@ -44,12 +44,12 @@ class PollState {
     const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
     if (at - before > kGap.count()) {
       polls_.store(polls > kGapCost ? polls - kGapCost : 1, std::memory_order_relaxed);
+      note_processor();
     } else if (polls < kPolls) {
       polls_.store(polls + 1, std::memory_order_relaxed);
     }
     last_.store(at, std::memory_order_relaxed);
     last_poll_.store(at, std::memory_order_relaxed);
-    note_processor();
   }
 
   /// A thread took completions that were there, and drove nothing.
@@ -169,7 +169,7 @@ class PollState {
   std::atomic<std::uint32_t> sleepers_{0};
   std::atomic<std::uint32_t> sleeps_{0};
   std::atomic<Duration::rep> woke_up_{0};
-  std::atomic<int> processor_{-1};   ///< where a thread polled or woke up last
+  std::atomic<int> processor_{-1};   ///< where a thread was behind a gap, or woke up
   std::atomic<bool> taking_{false};  ///< since seen_here()
   Time seen_taking_{};               ///< by it
 };
