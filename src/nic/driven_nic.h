@@ -3,6 +3,7 @@
 
 #include "nic/driven.h"
 #include "nic/nic.h"
+#include "nic/poll_state.h"
 
 namespace verbena::nic {
 

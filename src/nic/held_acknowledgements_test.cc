@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "nic/nic.h"
+#include "nic/poll_state.h"
 #include "nic/test_end.h"
 
 namespace verbena::nic {

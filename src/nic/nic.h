@@ -15,7 +15,6 @@
 #include "nic/config.h"
 #include "nic/host.h"
 #include "nic/objects.h"
-#include "nic/poll_state.h"
 #include "nic/port_state.h"
 #include "nic/progress.h"
 #include "nic/queue_pair_report.h"
@@ -28,6 +27,7 @@ class CompletionQueue;
 class CompletionChannel;
 class DeviceMemory;
 class DeviceMemoryPool;
+class PollState;
 class QueuePair;
 class SharedReceiveQueue;
 class WorkQueue;

@@ -34,8 +34,9 @@ class PollState {
   static constexpr Duration kSilence = std::chrono::microseconds(50);
   static constexpr Duration kPosting = std::chrono::microseconds(200);
   static constexpr Duration kLately = std::chrono::milliseconds(1);
-  static constexpr Duration kSeen =
-      std::chrono::milliseconds(5);  ///< more than a scheduler's slice
+  /// More than a scheduler's slice.
+  static constexpr Duration kSeen = std::chrono::milliseconds(5);
+  static constexpr Duration kWaits = std::chrono::seconds(1);
   static constexpr Duration kBack = std::chrono::microseconds(100);
 
   void poll(Time now) {
@@ -90,6 +91,7 @@ class PollState {
   bool disarm(Time now) {
     const bool was = polled(now);
     polls_.store(0, std::memory_order_relaxed);
+    disarmed_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
     return was;
   }
 
@@ -100,7 +102,6 @@ class PollState {
   }
   void wake_up(Time now) {
     woke_up_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
-    note_processor();
     sleepers_.fetch_sub(1, std::memory_order_relaxed);
   }
   /// It leaves the rest to others.
@@ -132,28 +133,30 @@ class PollState {
 
   /// Some thread has polled, or woken up, within kLately: it may be back at any moment.
   [[nodiscard]] bool polled_lately(Time now) const {
-    return now.time_since_epoch().count() - latest_look() <= kLately.count();
+    const auto latest =
+        std::max(last_.load(std::memory_order_relaxed), woke_up_.load(std::memory_order_relaxed));
+    return now.time_since_epoch().count() - latest <= kLately.count();
   }
 
-  /// Some thread has polled, woken up or taken completions within kSeen, last on the processor that
-  /// the caller has now: it may be waiting for that. For one caller, which asks again and again.
+  /// Some thread has polled or taken completions within kSeen, last on the processor that the
+  /// caller has now: it may be waiting for that. Not where one waits for notifications, as of
+  /// kWaits: it sleeps between them, and what wakes it should not wait. For one caller, which asks
+  /// again and again.
   [[nodiscard]] bool seen_here(Time now) {
     if (taking_.load(std::memory_order_relaxed)) {
       taking_.store(false, std::memory_order_relaxed);
       seen_taking_ = now;
     }
-    const auto latest = std::max(latest_look(), seen_taking_.time_since_epoch().count());
-    return now.time_since_epoch().count() - latest <= kSeen.count() &&
+    const auto at = now.time_since_epoch().count();
+    const auto latest =
+        std::max(last_.load(std::memory_order_relaxed), seen_taking_.time_since_epoch().count());
+    return at - latest <= kSeen.count() &&
+           at - disarmed_.load(std::memory_order_relaxed) > kWaits.count() &&
            processor_.load(std::memory_order_relaxed) == ::sched_getcpu();
   }
 
  private:
   void note_processor() { processor_.store(::sched_getcpu(), std::memory_order_relaxed); }
-
-  [[nodiscard]] Duration::rep latest_look() const {
-    return std::max(last_.load(std::memory_order_relaxed),
-                    woke_up_.load(std::memory_order_relaxed));
-  }
 
   /// Of a thread that polls: one that waits for a notification does not begin to.
   void count_much_work() {
@@ -169,7 +172,8 @@ class PollState {
   std::atomic<std::uint32_t> sleepers_{0};
   std::atomic<std::uint32_t> sleeps_{0};
   std::atomic<Duration::rep> woke_up_{0};
-  std::atomic<int> processor_{-1};   ///< where a thread was behind a gap, or woke up
+  std::atomic<Duration::rep> disarmed_{-kWaits.count()};
+  std::atomic<int> processor_{-1};   ///< where a thread polled behind a gap
   std::atomic<bool> taking_{false};  ///< since seen_here()
   Time seen_taking_{};               ///< by it
 };

@@ -98,8 +98,20 @@ TEST(PollState, RemembersForSomeSlicesWhoWasSeenOnThisProcessor) {
   EXPECT_TRUE(state.seen_here(later));
   EXPECT_TRUE(state.seen_here(later + PollState::kSeen));
   EXPECT_FALSE(state.seen_here(later + PollState::kSeen + 1ns)) << "taken once";
-  state.wake_up(start + 2s);
-  EXPECT_TRUE(state.seen_here(start + 2s + PollState::kSeen));
+}
+
+TEST(PollState, WhoWaitsForNotificationsIsNotKeptFromTheProcessor) {
+  const OnProcessor here(::sched_getcpu());
+  PollState state;
+  Time now{1s};
+  state.poll(now);
+  ASSERT_TRUE(state.seen_here(now));
+  state.disarm(now);
+  EXPECT_FALSE(state.seen_here(now));
+  now += PollState::kWaits;
+  state.poll(now);
+  EXPECT_FALSE(state.seen_here(now));
+  EXPECT_TRUE(state.seen_here(now + 1ns)) << "it has not armed for long";
 }
 
 TEST(PollState, WhoWasSeenOnAnotherProcessorIsNotInTheWay) {
