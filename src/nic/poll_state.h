@@ -47,7 +47,7 @@ class PollState {
       polls_.store(polls > kGapCost ? polls - kGapCost : 1, std::memory_order_relaxed);
       note_processor();
     } else if (polls < kPolls) {
-      polls_.store(polls + 1, std::memory_order_relaxed);
+      count(polls + 1);
     }
     last_.store(at, std::memory_order_relaxed);
     last_poll_.store(at, std::memory_order_relaxed);
@@ -139,9 +139,9 @@ class PollState {
   }
 
   /// Some thread has polled or taken completions within kSeen, last on the processor that the
-  /// caller has now: it may be waiting for that. Not where one waits for notifications, as of
-  /// kWaits: it sleeps between them, and what wakes it should not wait. For one caller, which asks
-  /// again and again.
+  /// caller has now: it may be waiting for that. Not where one waits for notifications, that is,
+  /// armed a completion queue within kWaits and was not POLLED since: it sleeps between them, and
+  /// what wakes it should not wait. For one caller, which asks again and again.
   [[nodiscard]] bool seen_here(Time now) {
     if (taking_.load(std::memory_order_relaxed)) {
       taking_.store(false, std::memory_order_relaxed);
@@ -156,12 +156,19 @@ class PollState {
   }
 
  private:
+  static constexpr Duration::rep kLongAgo = -Duration(kWaits).count();
+
   void note_processor() { processor_.store(::sched_getcpu(), std::memory_order_relaxed); }
 
   /// Of a thread that polls: one that waits for a notification does not begin to.
   void count_much_work() {
     const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
-    if (polls != 0 && polls < kPolls) polls_.store(polls + kMuchWork, std::memory_order_relaxed);
+    if (polls != 0 && polls < kPolls) count(polls + kMuchWork);
+  }
+
+  void count(std::uint32_t polls) {
+    polls_.store(polls, std::memory_order_relaxed);
+    if (polls >= kPolls) disarmed_.store(kLongAgo, std::memory_order_relaxed);
   }
 
   std::atomic<Duration::rep> last_{0};
@@ -172,10 +179,10 @@ class PollState {
   std::atomic<std::uint32_t> sleepers_{0};
   std::atomic<std::uint32_t> sleeps_{0};
   std::atomic<Duration::rep> woke_up_{0};
-  std::atomic<Duration::rep> disarmed_{-kWaits.count()};
-  std::atomic<int> processor_{-1};   ///< where a thread polled behind a gap
-  std::atomic<bool> taking_{false};  ///< since seen_here()
-  Time seen_taking_{};               ///< by it
+  std::atomic<Duration::rep> disarmed_{kLongAgo};  ///< or POLLED since
+  std::atomic<int> processor_{-1};                 ///< where a thread polled behind a gap
+  std::atomic<bool> taking_{false};                ///< since seen_here()
+  Time seen_taking_{};                             ///< by it
 };
 
 }  // namespace verbena::nic

@@ -114,6 +114,28 @@ TEST(PollState, WhoWaitsForNotificationsIsNotKeptFromTheProcessor) {
   EXPECT_TRUE(state.seen_here(now + 1ns)) << "it has not armed for long";
 }
 
+TEST(PollState, WhoSleptAndPollsAllTheTimeAgainIsSeen) {
+  const OnProcessor here(::sched_getcpu());
+  PollState state;
+  Time now{1s};
+  state.disarm(now);
+  for (std::uint32_t i = 1; i < PollState::kPolls; ++i) {
+    state.poll(now += 1us);
+    ASSERT_FALSE(state.seen_here(now)) << i;
+  }
+  state.poll(now);
+  EXPECT_TRUE(state.seen_here(now));
+  state.poll(now += 1ms);
+  EXPECT_FALSE(state.polled(now));
+  EXPECT_TRUE(state.seen_here(now)) << "until it arms again";
+  state.disarm(now);
+  EXPECT_FALSE(state.seen_here(now));
+  // Likewise with messages so large that each poll counts for several.
+  state.poll(now);
+  for (std::uint32_t i = 0; i < PollState::kPolls / PollState::kMuchWork; ++i) state.end_poll(now);
+  EXPECT_TRUE(state.seen_here(now));
+}
+
 TEST(PollState, WhoWasSeenOnAnotherProcessorIsNotInTheWay) {
   const int first = ::sched_getcpu();
   const auto second = OnProcessor::other_than(first);
