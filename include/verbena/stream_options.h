@@ -33,8 +33,9 @@ struct stream_options {
   std::size_t buffer_size = std::size_t{120} * 1024 - 4;
   std::size_t receives = 32;  ///< messages that the peer may send before this end has read one
   std::size_t sends = 32;     ///< messages of this end under way
-  /// Bytes of this end under way. Together with what the peer has it fits into a processor's cache.
-  std::size_t send_buffer = 4 * std::size_t{120} * 1024;
+  /// Bytes of this end under way. Together with what the peer has it fits into a processor's cache,
+  /// and messages of powers of two fill it without one that would be cut at its end.
+  std::size_t send_buffer = 512_KiB;
   /// A peer that says nothing for so long, while somebody waits, is asked for a sign of life: one
   /// that died fails the stream. 0: never.
   std::chrono::milliseconds keep_alive{1000};

@@ -209,7 +209,7 @@ Result<> connection::consume(std::size_t bytes) {
     return fail(std::errc::invalid_argument, "stream::consume",
                 fmt::format("{} bytes, where {} are there", bytes, front ? front->size() : 0));
   core().consume(bytes);
-  pump();
+  post();
   serve_parked();
   return {};
 }

@@ -9,11 +9,11 @@ namespace verbena::verbs::streams {
 
 /// memcpy for what users read and write, which seldom lies in its page as a stream's memory does.
 ///
-/// In pieces, each so short that glibc copies it by a vector loop: from 2 KiB on it uses `rep
+/// In pieces, each just so short that glibc copies it by a vector loop: from 2 KiB on it uses `rep
 /// movsb`, which on AMD's processors is twenty times slower when the destination is a few bytes
 /// further into its page than the source, as a long allocation is.
 inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t size) {
-  constexpr std::size_t kPiece = 1024;
+  constexpr std::size_t kPiece = 31 * 64;  // whole cache lines
   while (size != 0) {
     std::size_t piece = std::min(size, kPiece);
     asm("" : "+r"(piece));  // a compiler that knows its bound puts `rep movsq` in its place
