@@ -143,8 +143,21 @@ def stream_throughput(transport, copying, size, path="udp", link=None):
                   "throughput", "--transport", transport, "--copying", copying, "--bytes", size, path=path, link=link)
 
 
+def sends(copying, size, link=None):
+    """What a stream of messages does at least."""
+    words = ("verbena-streams", "sends", "--copying", copying, "--bytes", str(size), "--address", "{address}",
+             "--port", "{port}")
+    return Measurement(f"limit.{place(link)}.sends.{copying}.{size_text(size)}",
+                       f"SENDs alone from and into a stream's memory, {copying}, {size_text(size)}, {link_title(link)}",
+                       "GB/s", outputs.ours, (*words, "--seconds", "{seconds}"), (*words, "--serve"), path="udp",
+                       link=link)
+
+
 def our_streams():
     for size in STREAM_SIZES:
+        for link in (None, *(Link(mtu) for mtu, _ in STREAM_LINKS)):
+            for copying in COPYING:
+                yield sends(copying, size, link)
         for path in ("udp", "rings"):
             if (path, size) != ("udp", MIB):  # which is beside WRITE and READ
                 yield our_bandwidth("send", size, 4096, path=path)

@@ -37,8 +37,7 @@ int main(int argc, char** argv) {
     test->callback([&wanted, run] { run(wanted); });
     return test;
   };
-  const auto of_stream = [&](CLI::App* test) {
-    test->add_option("--transport", wanted.transport)->check(CLI::IsMember({"messages", "ring"}));
+  const auto sized = [&](CLI::App* test) {
     test->add_option("--buffer", wanted.sizes.buffer_size, "Bytes of the stream's largest message")
         ->check(CLI::Range(64, 1 << 30));
     test->add_option("--receives", wanted.sizes.receives,
@@ -46,15 +45,24 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(1, 1 << 14));
     test->add_option("--send-buffer", wanted.sizes.send_buffer, "Bytes under way")
         ->check(CLI::Range(1 << 10, 1 << 30));
+    return test;
+  };
+  const auto of_stream = [&](CLI::App* test) {
+    test->add_option("--transport", wanted.transport)->check(CLI::IsMember({"messages", "ring"}));
     test->add_option_function<int>(
             "--spin", [&](int time) { wanted.sizes.spin = std::chrono::microseconds(time); },
             "Microseconds that a call looks before it sleeps")
         ->check(CLI::Range(0, 1000000));
-    return test;
+    return sized(test);
   };
-  of_stream(measured(app.add_subcommand("throughput", "Bytes one way"), stream_throughput))
-      ->add_option("--copying", wanted.copying, "Into and out of the stream's memory, or in it")
-      ->check(CLI::IsMember({"copied", "in-place"}));
+  const auto by_copying = [&](CLI::App* test) {
+    test->add_option("--copying", wanted.copying, "Into and out of the memory sent, or in it")
+        ->check(CLI::IsMember({"copied", "in-place"}));
+  };
+  by_copying(
+      of_stream(measured(app.add_subcommand("throughput", "Bytes one way"), stream_throughput)));
+  by_copying(sized(measured(
+      app.add_subcommand("sends", "The same by SENDs alone, without a stream"), sends_throughput)));
   of_stream(measured(app.add_subcommand("latency", "A message there and back"), stream_latency));
   measured(app.add_subcommand("loop", "A message between coroutines whose loop sleeps"),
            loop_latency)

@@ -25,6 +25,9 @@ struct Streams {
 
 /// Bytes a second that one end writes and the other reads, messages of `bytes`.
 void stream_throughput(const Streams& wanted);
+/// The same by SENDs alone, in memory of a stream's sizes, but with none of its rules: what it
+/// leaves no stream of messages can have.
+void sends_throughput(const Streams& wanted);
 /// Half a round trip of `bytes` that are written and read back.
 void stream_latency(const Streams& wanted);
 /// The same of a message between coroutines whose loop sleeps, by epoll or io_uring.
