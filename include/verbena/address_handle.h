@@ -27,7 +27,7 @@ struct path {
   [[nodiscard]] ibv_ah_attr native() const noexcept;  ///< for C calls
 };
 
-/// A peer's address, of datagrams.
+/// A peer's address, of datagrams. Threads: any sends to it.
 class address_handle : public detail::handle<ibv_ah> {
  private:
   friend class protection_domain;

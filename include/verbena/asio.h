@@ -322,6 +322,7 @@ class asio_queue_pair {
 };
 
 /// A shared receive queue as an I/O object of Asio's. As `asio_queue_pair`.
+/// Threads: as there.
 class asio_shared_receive_queue {
  public:
   using executor_type = boost::asio::any_io_executor;  ///< any
@@ -349,6 +350,7 @@ class asio_shared_receive_queue {
 
 /// A dispatcher that runs in an execution context, which outlives it. It keeps the context busy
 /// only while something waits. Destroying it ends all that waits with `operation_aborted`.
+/// Threads: any attaches to it; moved and destroyed by one, whatever its executor runs meanwhile.
 class asio_dispatcher {
  public:
   using executor_type = boost::asio::any_io_executor;  ///< any

@@ -15,7 +15,8 @@
 
 /// Datagrams by IP address and port: who has the service, and groups. The three ways to take a
 /// step are those of `cm_connection.h`.
-/// Source: rdma_cm(7), IBA 12.11 (service identifier resolution), rdma_join_multicast(3).
+/// Threads: each phase is one's at a time, and may go from one to another; so do a peer and a
+/// group. Source: rdma_cm(7), IBA 12.11 (service identifier resolution), rdma_join_multicast(3).
 namespace verbena::verbs::cm {
 
 /// The queue key of the UDP space: what a queue pair is activated with that is to be reached so.

@@ -19,6 +19,7 @@ class context;
 
 /// A promise that one thread at a time uses the objects that are made with it, so a provider may
 /// leave out its locks.
+/// Threads: any makes objects with it.
 class thread_domain : public detail::handle<ibv_td> {
  private:
   friend class context;

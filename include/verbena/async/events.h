@@ -22,6 +22,7 @@ auto next_of(Loop& loop, int fd, Take take, wait_options until = {}) -> task<dec
 
 /// What happens to a device, as a stream: `while (auto event = co_await events.next())`. Loop and
 /// context outlive it. One stream a device: each event goes to who takes it first.
+/// Threads: the loop's.
 template <event_loop Loop>
 class device_events {
  public:
