@@ -352,6 +352,8 @@ def limits():
     yield udp_loop("udp.roce", "raw UDP 64B with RoCE's headers and acknowledgements, spinning", "us",
                    "udp-pingpong", "--roce")
     yield udp_loop("udp.blocking", "raw UDP 64B, blocking", "us", "udp-pingpong", "--blocking")
+    yield udp_loop("udp.blocking.roce", "raw UDP 64B with RoCE's headers and acknowledgements, blocking", "us",
+                   "udp-pingpong", "--blocking", "--roce")
 
 
 def measurements(curves=True):
