@@ -83,6 +83,60 @@ TEST(Lifetime, ARequestThatWasMovedFromReports) {
   EXPECT_THAT(std::move(asked).reject(), IsRefused(kEmpty, "rdma_reject", "the handle is empty"));
 }
 
+TEST(Lifetime, APhaseOfDatagramsThatWasMovedFromReports) {
+  const auto empty = [](const char* verb) {
+    return IsRefused(kEmpty, verb, "the handle is empty");
+  };
+  auto server = must(datagram_listener::bind(at(kServer)));
+  const Things things(must(server.context()));
+  auto service = must(things.pd.create_qp<ud>({.send_cq = things.cq, .recv_cq = things.cq}));
+  must(service.activate(verbs::port{1}, datagram_qkey));
+
+  auto asks = must(datagram_resolver::start(server.local_addr()));
+  emptied(asks);
+  EXPECT_FALSE(asks.cm_id());
+  EXPECT_EQ(asks.event_fd(), -1);
+  EXPECT_THAT(asks.handle_waiting(),
+              IsRefused(kEmpty, "datagram_resolver::handle_waiting", "it was moved from"));
+
+  const std::jthread answering([&] {
+    datagram_request asked = must(server.accept(kPatience));
+    datagram_request kept = std::move(asked);
+    // NOLINTBEGIN(bugprone-use-after-move): it is tested
+    EXPECT_THAT(asked.context(), empty("id::context"));
+    EXPECT_FALSE(asked.peer_addr());
+    EXPECT_THAT(std::move(asked).accept(service), empty("rdma_accept"));
+    EXPECT_THAT(std::move(asked).reject(), empty("rdma_reject"));
+    // NOLINTEND(bugprone-use-after-move)
+    must(std::move(kept).accept(service));
+  });
+  auto peer = must(datagram_resolver::resolve(server.local_addr()));
+  emptied(peer);
+  EXPECT_THAT(peer.context(), empty("id::context"));
+  EXPECT_FALSE(peer.peer_addr());
+}
+
+TEST(Lifetime, AGroupThatWasMovedFromReports) {
+  auto socket = must(multicast_socket::bind(at(kClient)));
+  const Things things(must(socket.context()));
+  const auto member = [&] {
+    return must(socket.create_qp(things.pd, {.send_cq = things.cq, .recv_cq = things.cq}));
+  };
+  auto joining = must(std::move(socket).start_join(member(), at("239.93.11.3")));
+  auto asked = std::move(joining);
+  // NOLINTBEGIN(bugprone-use-after-move): it is tested
+  EXPECT_FALSE(joining.cm_id());
+  EXPECT_EQ(joining.event_fd(), -1);
+  EXPECT_THAT(joining.handle_waiting(),
+              IsRefused(kEmpty, "multicast_joining::handle_waiting", "it was moved from"));
+  // NOLINTEND(bugprone-use-after-move)
+  std::optional<multicast_group> group;
+  while (!group) group = must(asked.handle_waiting());
+  emptied(*group);
+  EXPECT_FALSE(group->qp());
+  EXPECT_THAT(group->leave(), IsRefused(kEmpty, "rdma_leave_multicast", "the handle is empty"));
+}
+
 /// A connection's two ends.
 struct Connected {
   Connected() {
