@@ -71,7 +71,7 @@ struct World {
 };
 
 template <typename Handle>
-constexpr bool is_attachment = std::is_same_v<Handle, multicast_attachment>;
+constexpr bool kIsAttachment = std::is_same_v<Handle, multicast_attachment>;
 
 /// A destructor that fails is a failure, and so is an object that nobody destroys.
 class Lifetime : public ::testing::Test {
@@ -160,7 +160,7 @@ TEST_F(Lifetime, OneThatWasMovedFromReports) {
     const auto taken = std::move(handle);
     EXPECT_TRUE(taken);
     EXPECT_FALSE(handle);  // NOLINT(bugprone-use-after-move): it is what is tested
-    if constexpr (is_attachment<std::remove_reference_t<decltype(handle)>>) {
+    if constexpr (kIsAttachment<std::remove_reference_t<decltype(handle)>>) {
       EXPECT_THAT(handle.detach(), IsEmpty());
       EXPECT_TRUE(handle.group().is_zero());
     } else {
@@ -174,7 +174,7 @@ TEST_F(Lifetime, OneThatWasMovedFromReports) {
 TEST_F(Lifetime, OneThatWasClosedReportsAndCanBeAssigned) {
   World world;
   const auto close = [](auto& handle) {
-    if constexpr (!is_attachment<std::remove_reference_t<decltype(handle)>>) {
+    if constexpr (!kIsAttachment<std::remove_reference_t<decltype(handle)>>) {
       must(handle.close());
       EXPECT_THAT(handle.close(), IsEmpty());
     } else {

@@ -15,6 +15,7 @@
 namespace verbena::verbs::testing {
 
 /// An Error with that condition, of that verb, whose message has those words.
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's
 MATCHER_P3(IsRefused, condition, verb, words, "") {
   if (arg) {
     *result_listener << "which succeeded";
@@ -34,6 +35,7 @@ Handle& emptied(Handle& handle) {
 }
 
 /// What a handle says that was moved from or closed.
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's
 MATCHER(IsEmpty, "") {
   if (arg) {
     *result_listener << "which succeeded";

@@ -80,6 +80,7 @@ TEST(Lifetime, ARequestThatWasMovedFromReports) {
   EXPECT_FALSE(asked.peer_addr());
   EXPECT_THAT(std::move(asked).accept(std::move(qp)),
               IsRefused(kEmpty, "incoming::accept", "it was moved from"));
+  // NOLINTNEXTLINE(bugprone-use-after-move): it is tested
   EXPECT_THAT(std::move(asked).reject(), IsRefused(kEmpty, "rdma_reject", "the handle is empty"));
 }
 
@@ -162,6 +163,7 @@ TEST(Lifetime, AConnectionThatWasMovedFromReports) {
   Connected ends;
   connection& one = *ends.server_end;
   connection other = std::move(one);
+  // NOLINTNEXTLINE(bugprone-use-after-move): it is tested
   EXPECT_FALSE(one.is_connected());
   EXPECT_FALSE(one.qp());
   EXPECT_FALSE(one.peer_addr());
