@@ -13,7 +13,7 @@ namespace verbena::verbs::streams {
 /// movsb`, which on AMD's processors is twenty times slower when the destination is a few bytes
 /// further into its page than the source, as a long allocation is.
 inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t size) {
-  constexpr std::size_t kPiece = 31 * 64;  // whole cache lines
+  constexpr std::size_t kPiece = std::size_t{31} * 64;  // whole cache lines
   while (size != 0) {
     std::size_t piece = std::min(size, kPiece);
     asm("" : "+r"(piece));  // a compiler that knows its bound puts `rep movsq` in its place
