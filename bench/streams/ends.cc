@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
+#include <chrono>
 
-#include "bench/support/control.h"
+#include "verbena/json.h"
 #include "verbena/stream_listener.h"
 
 namespace verbena::bench {
@@ -22,6 +22,14 @@ verbs::stream connect_ends(const Streams& wanted) {
   }
   const Control control = Control::join(wanted.address, wanted.port);
   return must(sizes.connect(fmt::format("{}:{}", wanted.address, control.receive())));
+}
+
+void connect(verbs::queue_pair<verbs::rc>& qp, const verbs::context& of, const Control& control) {
+  const auto row = must(of.routable_gid());
+  const auto mine = must(qp.endpoint(row.of, row.index));
+  control.send(verbs::write_json(mine));
+  must(qp.connect(mine, must(verbs::read_json<verbs::qp_endpoint>(control.receive())),
+                  {.min_rnr_timer = verbs::rnr_timer::from(std::chrono::microseconds(10))}));
 }
 
 }  // namespace verbena::bench

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/streams/ends.h"
 #include "bench/streams/streams.h"
 #include "bench/support/control.h"
 #include "bench/support/figure.h"
@@ -11,7 +12,6 @@
 #include "verbena/async/queue_pair.h"
 #include "verbena/async/uring_loop.h"
 #include "verbena/context.h"
-#include "verbena/json.h"
 #include "verbena/protection_domain.h"
 
 namespace verbena::bench {
@@ -89,12 +89,7 @@ void bounce(const Streams& wanted) {
   auto qp = must(pd.create_qp<rc>({.send_cq = completions.cq(), .recv_cq = completions.cq()}));
   const auto control = wanted.serve ? Control::serve(wanted.address, wanted.port)
                                     : Control::join(wanted.address, wanted.port);
-  const auto row = must(ctx.routable_gid());
-  const auto mine = must(qp.endpoint(row.of, row.index));
-  control.send(verbs::write_json(mine));
-  // The first message may come before its receive is posted.
-  must(qp.connect(mine, must(verbs::read_json<verbs::qp_endpoint>(control.receive())),
-                  {.min_rnr_timer = verbs::rnr_timer::from(std::chrono::microseconds(10))}));
+  connect(qp, ctx, control);
   control.meet();
 
   const auto loop = must(Loop::create());

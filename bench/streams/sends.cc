@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <span>
 #include <utility>
 
+#include "bench/streams/ends.h"
 #include "bench/streams/streams.h"
 #include "bench/support/control.h"
 #include "bench/support/figure.h"
 #include "verbena/context.h"
-#include "verbena/json.h"
 #include "verbena/protection_domain.h"
 
 namespace verbena::bench {
@@ -33,14 +32,7 @@ class End {
         user_(must(pd_.alloc_mr(wanted.bytes, verbs::access::local_write))),
         qp_(must(pd_.create_qp<rc>({.send_cq = cq_, .recv_cq = cq_, .caps = caps_of(buffers)}))) {}
 
-  void connect(const Control& control) {
-    const auto row = must(ctx_.routable_gid());
-    const auto mine = must(qp_.endpoint(row.of, row.index));
-    control.send(verbs::write_json(mine));
-    // A reader that is late makes the writer wait, but not for long.
-    must(qp_.connect(mine, must(verbs::read_json<verbs::qp_endpoint>(control.receive())),
-                     {.min_rnr_timer = verbs::rnr_timer::from(std::chrono::microseconds(10))}));
-  }
+  void connect(const Control& control) { bench::connect(qp_, ctx_, control); }
 
   /// Sends what a user has written, from `at` in it on; returns how much.
   std::size_t send(std::size_t at, bool last) {
