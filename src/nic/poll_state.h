@@ -17,8 +17,9 @@ namespace verbena::nic {
 ///
 /// POLLED begins with the 64th poll that came no more than 50 µs after the one before (in a virtual
 /// machine an interruption takes 20 to 50), and ends 50 µs after the last or when a completion
-/// queue is armed. A longer gap takes kGapCost polls back: a thread that was preempted for a moment
-/// goes on polling, one that polls a little between other work never gets there. What a thread does
+/// queue is armed. A longer gap takes kGapCost polls back, of at most kMostPolls: a thread that was
+/// preempted for a moment goes on polling, be it some times in a row, one that polls a little
+/// between other work never gets there. What a thread does
 /// in the NIC is no gap, be it ever so long: taking in what came, or posting, for a while without a
 /// poll. Where that was much it counts as kMuchWork polls more: who moves large messages polls only
 /// once for each. Several threads polling count together; a lost count among them only delays
@@ -28,6 +29,7 @@ namespace verbena::nic {
 class PollState {
  public:
   static constexpr std::uint32_t kPolls = 64;
+  static constexpr std::uint32_t kMostPolls = 4 * kPolls;
   static constexpr std::uint32_t kGapCost = 16;
   static constexpr std::uint32_t kMuchWork = 8;
   static constexpr Duration kGap = std::chrono::microseconds(50);
@@ -46,7 +48,7 @@ class PollState {
     if (at - before > kGap.count()) {
       polls_.store(polls > kGapCost ? polls - kGapCost : 1, std::memory_order_relaxed);
       note_processor();
-    } else if (polls < kPolls) {
+    } else if (polls < kMostPolls) {
       count(polls + 1);
     }
     last_.store(at, std::memory_order_relaxed);
@@ -124,11 +126,13 @@ class PollState {
                 kSilence.count());
   }
 
-  /// Some thread has polled within kBack and waits for no notification: it polls or posts again
-  /// soon.
+  /// Some thread has polled within kBack, or often and within kLately, and waits for no
+  /// notification: it polls or posts again soon.
   [[nodiscard]] bool expected_back(Time now) const {
-    return polls_.load(std::memory_order_relaxed) != 0 &&
-           now.time_since_epoch().count() - last_.load(std::memory_order_relaxed) <= kBack.count();
+    const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
+    const Duration back = polls >= kPolls ? kLately : kBack;
+    return polls != 0 &&
+           now.time_since_epoch().count() - last_.load(std::memory_order_relaxed) <= back.count();
   }
 
   /// Some thread has polled, or woken up, within kLately: it may be back at any moment.

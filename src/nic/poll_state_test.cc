@@ -30,7 +30,7 @@ TEST(PollState, PolledAfterManyPollsWithoutAGap) {
 TEST(PollState, AGapTakesSomePollsBack) {
   PollState state;
   Time now{1s};
-  for (std::uint32_t i = 0; i <= PollState::kPolls; ++i) state.poll(now);
+  for (std::uint32_t i = 0; i < PollState::kPolls; ++i) state.poll(now);
   now += PollState::kGap + 1ns;
   state.poll(now);
   for (std::uint32_t i = 0; i < PollState::kGapCost; ++i) {
@@ -44,6 +44,35 @@ TEST(PollState, AGapTakesSomePollsBack) {
     for (std::uint32_t k = 0; k < PollState::kGapCost; ++k) state.poll(now);
   }
   EXPECT_FALSE(state.polled(now));
+}
+
+TEST(PollState, SomeGapsInARowDoNotEndWhatWasLong) {
+  PollState state;
+  Time now{1s};
+  for (std::uint32_t i = 0; i < 10 * PollState::kMostPolls; ++i) state.poll(now);
+  constexpr std::uint32_t kGaps = (PollState::kMostPolls - PollState::kPolls) / PollState::kGapCost;
+  for (std::uint32_t i = 0; i < kGaps; ++i) {
+    now += PollState::kGap + 1ns;
+    state.poll(now);
+    EXPECT_TRUE(state.polled(now)) << i;
+  }
+  now += PollState::kGap + 1ns;
+  state.poll(now);
+  EXPECT_FALSE(state.polled(now));
+}
+
+TEST(PollState, WhoPolledOftenIsExpectedBackForLonger) {
+  PollState state;
+  Time now{1s};
+  EXPECT_FALSE(state.expected_back(now));
+  state.poll(now);
+  EXPECT_TRUE(state.expected_back(now + PollState::kBack));
+  EXPECT_FALSE(state.expected_back(now + PollState::kBack + 1ns));
+  for (std::uint32_t i = 0; i < PollState::kPolls; ++i) state.poll(now);
+  EXPECT_TRUE(state.expected_back(now + PollState::kLately));
+  EXPECT_FALSE(state.expected_back(now + PollState::kLately + 1ns));
+  state.disarm(now);
+  EXPECT_FALSE(state.expected_back(now));
 }
 
 TEST(PollState, RemembersForAWhileThatSomebodyPolled) {

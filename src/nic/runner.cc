@@ -213,7 +213,7 @@ Time Runner::attend(Entry& entry, Time now, bool woken) {
     if (entry.driven->attended(now)) {
       if (now >= entry.tick) {
         entry.sleeps = sleeps;
-        entry.pace = std::min(2 * entry.pace, kLongestTick);
+        entry.pace = std::min(2 * entry.pace, longest_tick(entry, now));
         entry.tick = now + entry.pace;
       }
       return entry.tick;
@@ -294,6 +294,11 @@ Time Runner::work(Entry& entry, Time now, Progress& done) {
   return kAtOnce;
 }
 
+Duration Runner::longest_tick(const Entry& entry, Time now) {
+  const bool missed = entry.last_miss && now - *entry.last_miss <= kRemembered;
+  return missed || entry.driven->slept_on() ? kShorterTick : kLongestTick;
+}
+
 void Runner::leave(Entry& entry, Time now) {
   entry.sleeps = entry.driven->sleeps();
   if (in_epoll(entry)) remove_from_epoll(entry.fds);
@@ -309,6 +314,7 @@ void Runner::come_back(Entry& entry) {
 }
 
 void Runner::note_miss(Entry& entry, Time now) {
+  entry.last_miss = now;
   if (entry.misses == 0 || now - entry.first_miss > kMissWindow) {
     entry.misses = 0;
     entry.first_miss = now;

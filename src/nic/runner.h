@@ -30,19 +30,23 @@ namespace verbena::nic {
 /// While an application thread polls a NIC, the runner leaves it alone: it takes the NIC's sockets
 /// out of epoll, since waking up for each packet would cost the poller microseconds, and looks
 /// whether the thread is still there: after kTick, then at intervals that double up to
-/// kLongestTick, because each look interrupts the poller (20 to 50 µs in a virtual machine). After
-/// kMisses times within kMissWindow that it was not, the NIC stays in epoll for kArmed (`nic.md`,
-/// Progress). Where it drives and turns such a thread away meanwhile, it leaves, too: there is
-/// always something to do in a stream, and the thread may wait for this processor. So it does after
-/// each turn with something to do while a thread was seen on its own processor lately (PollState):
-/// that one may have completions to take and receives to post. In a flood of packets that nobody
-/// wants it leaves the NIC alone as well, for a time (`FloodLimit`).
+/// kLongestTick, because each look interrupts the poller (20 to 50 µs in a virtual machine). They
+/// double up to kShorterTick only within kRemembered behind a miss, which is that it was not there
+/// and something waited, and while it sleeps in the runner's place. After kMisses of them within
+/// kMissWindow the NIC stays in epoll for kArmed (`nic.md`, Progress). Where it drives and turns
+/// such a thread away meanwhile, it leaves, too: there is always something to do in a stream, and
+/// the thread may wait for this processor. So it does after each turn with something to do while a
+/// thread was seen on its own processor lately (PollState): that one may have completions to take
+/// and receives to post. In a flood of packets that nobody wants it leaves the NIC alone as well,
+/// for a time (`FloodLimit`).
 ///
 /// Threads: all calls from any thread but the runner's own; wake() from that one too.
 class Runner final : public Watcher {
  public:
   static constexpr Duration kTick = std::chrono::microseconds(100);
-  static constexpr Duration kLongestTick = std::chrono::microseconds(800);
+  static constexpr Duration kShorterTick = std::chrono::microseconds(800);
+  static constexpr Duration kLongestTick = std::chrono::microseconds(3200);
+  static constexpr Duration kRemembered = std::chrono::seconds(1);
   static constexpr Duration kArmed = std::chrono::milliseconds(100);
   static constexpr int kMisses = 8;
   static constexpr Duration kMissWindow = std::chrono::milliseconds(10);
@@ -87,6 +91,7 @@ class Runner final : public Watcher {
     Time armed_until{};
     int misses = 0;
     Time first_miss{};
+    std::optional<Time> last_miss{};
     Time last_work{Time::min()};
     int fruitless = 0;  ///< times in a row that epoll called and there was nothing to do
     FloodLimit flood{};
@@ -112,6 +117,8 @@ class Runner final : public Watcher {
   void come_back(Entry& entry);
   [[nodiscard]] static bool in_epoll(const Entry& entry) { return !entry.away && !entry.unwatched; }
   void watch_unless_awake(Entry& entry, Time until);
+  /// The longest interval between two looks while away.
+  [[nodiscard]] static Duration longest_tick(const Entry& entry, Time now);
   /// Something waited for the runner while it was away.
   void note_miss(Entry& entry, Time now);
   void sleep(Time until);

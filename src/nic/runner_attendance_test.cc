@@ -40,6 +40,42 @@ TEST_F(RunnerAttendance, LooksLessAndLessOftenWhileSomebodyPolls) {
   runner_.release(nic);
 }
 
+TEST(RunnerPace, ItLooksMoreOftenForAWhileBehindAMiss) {
+  std::atomic<Time> clock{Time(1h)};
+  ForkLedger ledger;
+  Runner runner([&] { return clock.load(); }, ledger);
+  FakeNic nic;
+  nic.is_polled.store(true);
+  ASSERT_TRUE(runner.adopt(nic));
+  /// Whether it comes when so much time goes by, and does not only look.
+  const auto comes_after = [&](Duration wait) {
+    const int calls = nic.calls.load();
+    const int looks = nic.looks.load();
+    clock.store(clock.load() + wait);
+    EXPECT_TRUE(comes([&] { return nic.calls.load() > calls || nic.looks.load() > looks + 10; }));
+    return nic.calls.load() > calls;
+  };
+  /// Somebody polls for long and goes, and then something arrives.
+  const auto polls_and_goes = [&] {
+    nic.is_polled.store(true);
+    runner.wake();
+    EXPECT_TRUE(comes([&] { return !comes_after({}); }));
+    for (Duration pace = Runner::kTick; pace <= 2 * Runner::kLongestTick; pace *= 2)
+      EXPECT_FALSE(comes_after(pace));
+    nic.arrive();
+    nic.is_polled.store(false);
+  };
+  polls_and_goes();
+  EXPECT_FALSE(comes_after(Runner::kShorterTick));
+  EXPECT_TRUE(comes_after(Runner::kLongestTick));
+  polls_and_goes();
+  EXPECT_TRUE(comes_after(Runner::kShorterTick)) << "that had been a miss";
+  clock.store(clock.load() + Runner::kRemembered);
+  polls_and_goes();
+  EXPECT_FALSE(comes_after(Runner::kShorterTick));
+  runner.release(nic);
+}
+
 TEST_F(RunnerAttendance, StandsBackWhileSomebodySleepsInItsPlace) {
   FakeNic nic;
   nic.is_slept_on.store(true);
