@@ -19,6 +19,9 @@ class QpList {
   [[nodiscard]] bool empty() const { return size_ == 0; }
   [[nodiscard]] std::size_t size() const { return size_; }
 
+  /// Of one that is not empty.
+  [[nodiscard]] const QueuePair& front() const { return *slots_[head_]; }
+
   void push(QueuePair& qp) {
     if (qp.hooks.*flag_) return;
     qp.hooks.*flag_ = true;

@@ -4,6 +4,7 @@
 
 #include "nic/nic.h"
 #include "nic/poll_state.h"
+#include "nic/shard.h"
 #include "nic/test_end.h"
 
 namespace verbena::nic {
@@ -109,6 +110,44 @@ TEST_F(HeldAcknowledgements, TheHostHoldsTheAcknowledgementOfWhoIsExpectedBack) 
   ASSERT_TRUE(b.nic->arm(b.receive_cq, false));
   write();
   EXPECT_EQ(driven(), 1U);
+  host.settle();
+}
+
+// Two programs that write to each other and spin on their memory poll until their own WRITE is
+// acknowledged, which is to be shown together with the peer's reply.
+TEST(HeldAcknowledgementsOfAChannel, WaitForAFewPollsMore) {
+  testing::Network network;
+  testing::StepHost host(network);
+  host.near = true;
+  testing::End a(host, "127.0.0.1");
+  testing::End b(host, "127.0.0.2");
+  testing::connect(a, b);
+  for (std::uint32_t i = 0; i < PollState::kPolls; ++i) EXPECT_TRUE(b.poll(b.send_cq).empty());
+  const auto arrives = [&] {
+    ASSERT_TRUE(
+        a.send({.opcode = SendOpcode::kWrite, .remote_address = b.base(), .rkey = b.region->key},
+               {a.piece(0, 8)}));
+    const auto before = network.sent();
+    EXPECT_TRUE(b.poll(b.send_cq).empty());
+    EXPECT_EQ(network.sent(), before);
+  };
+  const auto polled = [&] {
+    const auto before = network.sent();
+    EXPECT_TRUE(b.poll(b.send_cq).empty());
+    return network.sent() - before;
+  };
+  arrives();
+  for (std::uint32_t i = 0; i < Shard::kQuietPolls; ++i) EXPECT_EQ(polled(), 0U) << i;
+  EXPECT_EQ(polled(), 1U);
+  arrives();
+  arrives();
+  EXPECT_EQ(polled(), 1U) << "one for both, and not while more comes";
+  arrives();
+  EXPECT_EQ(polled(), 0U);
+  ASSERT_TRUE(a.receive(1, {a.piece(64, 8)}));
+  const auto before = network.sent();
+  ASSERT_TRUE(b.send({.id = 2}, {b.piece(64, 8)}));
+  EXPECT_EQ(network.sent(), before + 2) << "the reply takes it along";
   host.settle();
 }
 

@@ -86,8 +86,14 @@ std::size_t Shard::poll(Time now, Acks acks, PollState& polls) {
   }
   const std::size_t before = moved_;
   hold_rests(std::exchange(next_rests_, Rests::kSend), now);
-  send_held(now);
-  turn(now, acks, Receive::kYes);
+  const bool waits = acks == Acks::kHold && quiet_polls_ != 0 && engine_.acks_held_near();
+  send_held(now, waits ? Acks::kHold : Acks::kSend);
+  const std::size_t received = turn(now, acks, Receive::kYes);
+  if (!waits) {
+    quiet_polls_ = kQuietPolls;
+  } else {
+    quiet_polls_ = received == 0 ? quiet_polls_ - 1 : 0;
+  }
   rests_ = Rests::kSend;
   const std::size_t moved = moved_ - before;
   if (leave(now, acks)) wake_();
@@ -224,9 +230,10 @@ void Shard::flush(Time now) {
 
 /// What the turn before held back waited for a reply until now: it leaves before more is received,
 /// so that a stream of requests is acknowledged once a batch.
-void Shard::send_held(Time now) {
-  if (engine_.acks_held() || (engine_.rests_held() && rests_ == Rests::kSend))
-    send_out(now, Acks::kSend);
+void Shard::send_held(Time now, Acks acks) {
+  if ((acks == Acks::kSend && engine_.acks_held()) ||
+      (engine_.rests_held() && rests_ == Rests::kSend))
+    send_out(now, acks);
 }
 
 std::size_t Shard::turn(Time now, Acks acks, Receive receive_too) {

@@ -47,6 +47,9 @@ class Shard {
   /// How long an acknowledgement may wait for company before the host is asked to send it.
   static constexpr Duration kHeldAck = std::chrono::microseconds(100);
   /// The same of packets that fill no whole send.
+  /// A peer that replies through a channel shows its reply some hundred nanoseconds before the
+  /// acknowledgement behind it, which sets free whoever polls here for that.
+  static constexpr std::uint32_t kQuietPolls = 8;
   static constexpr Duration kHeldRest = std::chrono::milliseconds(1);
 
   /// `wake` makes the host call progress soon; it is called without the gate.
@@ -59,8 +62,9 @@ class Shard {
   // Driving: these give way when somebody is inside.
 
   /// One turn with receiving. `acks` says what becomes of the acknowledgements it makes; those of
-  /// the turn before leave first.
-  /// How many packets came and went; none when another thread is inside, which `polls` is told.
+  /// the turn before leave first, but through a channel only behind kQuietPolls that found nothing,
+  /// or one that found something. How many packets came and went; none when another thread is
+  /// inside, which `polls` is told.
   std::size_t poll(Time now, engine::Acks acks, PollState& polls);
   /// Rings the queue pair's bell and serves it when nobody else does: sends, does not receive.
   /// `rests` are those of what is posted: held, they leave with the second poll() behind it, or
@@ -153,7 +157,7 @@ class Shard {
   std::size_t turn(Time now, engine::Acks acks, Receive receive);
   void serve_doorbells(Time now);
   std::size_t receive(Time now);
-  void send_held(Time now);
+  void send_held(Time now, engine::Acks acks = engine::Acks::kSend);
   void hold_rests(engine::Rests rests, Time now);
   void send_out(Time now, engine::Acks acks);
   /// Whether the engine has nothing more to send.
@@ -193,6 +197,7 @@ class Shard {
   engine::Rests rests_ = engine::Rests::kSend;       ///< of the turn under way
   engine::Rests next_rests_ = engine::Rests::kSend;  ///< of the next poll()
   Time rests_until_ = kNever;                        ///< while some are held
+  std::uint32_t quiet_polls_ = 0;                    ///< for which acknowledgements may wait
   std::size_t moved_ = 0;                            ///< packets that came or went
   std::uint64_t unwanted_ = 0;  ///< datagrams that were useful to no queue pair
   Time link_timeout_ = kNever;

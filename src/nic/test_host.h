@@ -165,6 +165,7 @@ class HostBase : public Host {
     auto made = std::make_unique<MemoryLink>(network, place);
     links.push_back(made.get());
     Attachment attachment{.slot = slot, .link = std::move(made)};
+    if (near) attachment.meet = [](const wire::Path&, std::uint32_t) { return std::uint16_t{1}; };
     if (with_membership)
       attachment.membership = std::make_shared<NetworkMembership>(network, place);
     return attachment;
@@ -176,6 +177,7 @@ class HostBase : public Host {
   Network& network;
   std::uint8_t next_slot = 3;
   bool with_membership = true;
+  bool near = false;  ///< whether a channel leads to each peer
   std::vector<MemoryLink*> links;
 
  private:
