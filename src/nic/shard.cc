@@ -89,10 +89,10 @@ std::size_t Shard::poll(Time now, Acks acks, PollState& polls) {
   const bool waits = acks == Acks::kHold && quiet_polls_ != 0 && engine_.acks_held_near();
   send_held(now, waits ? Acks::kHold : Acks::kSend);
   const std::size_t received = turn(now, acks, Receive::kYes);
-  if (!waits) {
-    quiet_polls_ = kQuietPolls;
-  } else {
+  if (waits) {
     quiet_polls_ = received == 0 ? quiet_polls_ - 1 : 0;
+  } else {
+    quiet_polls_ = received != 0 ? kQuietPolls : 0;
   }
   rests_ = Rests::kSend;
   const std::size_t moved = moved_ - before;
@@ -226,14 +226,6 @@ void Shard::flush(Time now) {
     static_cast<void>(leave(now, Acks::kSend));
     if (!more) return;
   }
-}
-
-/// What the turn before held back waited for a reply until now: it leaves before more is received,
-/// so that a stream of requests is acknowledged once a batch.
-void Shard::send_held(Time now, Acks acks) {
-  if ((acks == Acks::kSend && engine_.acks_held()) ||
-      (engine_.rests_held() && rests_ == Rests::kSend))
-    send_out(now, acks);
 }
 
 std::size_t Shard::turn(Time now, Acks acks, Receive receive_too) {

@@ -157,7 +157,12 @@ class Shard {
   std::size_t turn(Time now, engine::Acks acks, Receive receive);
   void serve_doorbells(Time now);
   std::size_t receive(Time now);
-  void send_held(Time now, engine::Acks acks = engine::Acks::kSend);
+  /// What the turn before held back waited for a reply until now: it leaves before more is
+  /// received, so that a stream of requests is acknowledged once a batch.
+  void send_held(Time now, engine::Acks acks = engine::Acks::kSend) {
+    const bool acks_leave = acks == engine::Acks::kSend && engine_.acks_held();
+    if (acks_leave || (engine_.rests_held() && rests_ == engine::Rests::kSend)) send_out(now, acks);
+  }
   void hold_rests(engine::Rests rests, Time now);
   void send_out(Time now, engine::Acks acks);
   /// Whether the engine has nothing more to send.
