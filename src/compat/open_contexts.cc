@@ -89,7 +89,7 @@ void flush_contexts() {
   if (!lock) return;
   for (Context* context : open.contexts) {
     if (!is_dead(context->generation))
-      context->nic->progress(context->nic->host().now(), kFlushBudget);
+      context->nic->finish(context->nic->host().now(), kFlushBudget);
   }
 }
 

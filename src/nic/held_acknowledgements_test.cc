@@ -151,6 +151,30 @@ TEST(HeldAcknowledgementsOfAChannel, WaitForAFewPollsMore) {
   host.settle();
 }
 
+TEST_F(HeldAcknowledgements, TheLastAcknowledgementLeavesBeforeTheQueuePairEnds) {
+  for (std::uint32_t i = 0; i < 70; ++i) EXPECT_TRUE(b.poll(b.receive_cq).empty());
+  ASSERT_TRUE(b.receive(1, {b.piece(0, 64)}));
+  ASSERT_TRUE(a.send({.id = 1}, {a.piece(0, 8)}));
+  const auto before = network.sent();
+  ASSERT_EQ(b.poll(b.receive_cq).size(), 1U);
+  ASSERT_EQ(network.sent(), before);
+  ASSERT_TRUE(b.to_state(engine::QpState::kErr));
+  const auto sent = a.poll(a.send_cq);
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(sent.front().status, engine::Status::kSuccess);
+  host.settle();
+}
+
+TEST_F(HeldAcknowledgements, TheLastAcknowledgementLeavesWithTheProcess) {
+  for (std::uint32_t i = 0; i < 70; ++i) EXPECT_TRUE(b.poll(b.receive_cq).empty());
+  ASSERT_TRUE(b.receive(1, {b.piece(0, 64)}));
+  ASSERT_TRUE(a.send({.id = 1}, {a.piece(0, 8)}));
+  ASSERT_EQ(b.poll(b.receive_cq).size(), 1U);
+  EXPECT_TRUE(a.poll(a.send_cq).empty());
+  b.nic->finish(host.now(), 64);
+  EXPECT_EQ(a.poll(a.send_cq).size(), 1U);
+}
+
 TEST_F(HeldAcknowledgements, TheLastAcknowledgementLeavesWithTheNic) {
   for (std::uint32_t i = 0; i < 70; ++i) EXPECT_TRUE(b.poll(b.receive_cq).empty());
   ASSERT_TRUE(b.receive(1, {b.piece(0, 64)}));

@@ -272,6 +272,11 @@ Progress Nic::progress(Time now, std::uint32_t budget) {
   return done;
 }
 
+void Nic::finish(Time now, std::uint32_t budget) {
+  for (const auto& shard : impl_->shards)
+    static_cast<void>(shard->progress(now, budget, engine::Acks::kSend));
+}
+
 MaySleep Nic::may_sleep(Time now) {
   MaySleep all = MaySleep::kYes;
   for (const auto& shard : impl_->shards) all = std::max(all, shard->may_sleep(now));

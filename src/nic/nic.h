@@ -242,6 +242,9 @@ class Nic {
   /// Receives, times out, sends; at most `budget` datagrams. Returns whether there was something to
   /// do. Gives way when another thread drives the shard.
   Progress progress(Time now, std::uint32_t budget);
+  /// The last progress() of a process that ends: what was held for somebody who is expected back
+  /// leaves, too.
+  void finish(Time now, std::uint32_t budget);
   /// Before a host sleeps on the descriptors.
   [[nodiscard]] MaySleep may_sleep(Time now);
   /// When progress() should be called although the link is silent. A host asks before it sleeps,

@@ -21,6 +21,7 @@ template <typename Change>
 auto Shard::change(Time now, Change&& work) {
   gate_.enter();
   serve_doorbells(now);
+  send_held(now);  // what owes it may be gone behind the change
   auto result = std::forward<Change>(work)();
   dirty_ = true;
   turn(now, Acks::kSend, Receive::kNo);
