@@ -220,8 +220,9 @@ Time Runner::attend(Entry& entry, Time now, bool woken) {
     }
     if (now < entry.tick && !woken) return entry.tick;
     come_back(entry);
+    const bool gone = !woken && !entry.driven->polled_lately(now);
     const Time until = drive(entry, now);
-    if (entry.last_work >= now && !rested && !entry.away) note_miss(entry, now);
+    if (entry.last_work >= now && !rested && !entry.away) note_miss(entry, now, gone);
     return until;
   }
   if (sleeper && !entry.readable && !woken) {
@@ -313,8 +314,8 @@ void Runner::come_back(Entry& entry) {
   entry.away = entry.unwatched = false;
 }
 
-void Runner::note_miss(Entry& entry, Time now) {
-  entry.last_miss = now;
+void Runner::note_miss(Entry& entry, Time now, bool gone) {
+  if (gone) entry.last_miss = now;
   if (entry.misses == 0 || now - entry.first_miss > kMissWindow) {
     entry.misses = 0;
     entry.first_miss = now;

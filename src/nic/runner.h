@@ -119,8 +119,8 @@ class Runner final : public Watcher {
   void watch_unless_awake(Entry& entry, Time until);
   /// The longest interval between two looks while away.
   [[nodiscard]] static Duration longest_tick(const Entry& entry, Time now);
-  /// Something waited for the runner while it was away.
-  void note_miss(Entry& entry, Time now);
+  /// Something waited for the runner while it was away; `gone`: for long, and nobody called.
+  void note_miss(Entry& entry, Time now, bool gone);
   void sleep(Time until);
   void miss_descriptors();
   void dispatch(int fd);
