@@ -31,9 +31,10 @@ namespace verbena::nic {
 /// out of epoll, since waking up for each packet would cost the poller microseconds, and looks
 /// whether the thread is still there: after kTick, then at intervals that double up to
 /// kLongestTick, because each look interrupts the poller (20 to 50 µs in a virtual machine). They
-/// double up to kShorterTick only within kRemembered behind a miss, which is that it was not there
-/// and something waited, and while it sleeps in the runner's place. After kMisses of them within
-/// kMissWindow the NIC stays in epoll for kArmed (`nic.md`, Progress). Where it drives and turns
+/// double up to kShorterTick only while it sleeps in the runner's place, and within kRemembered
+/// behind a miss, which is that it was not there and something waited; not where it had polled
+/// within a millisecond or called the runner itself. After kMisses, those too, within kMissWindow
+/// the NIC stays in epoll for kArmed (`nic.md`, Progress). Where it drives and turns
 /// such a thread away meanwhile, it leaves, too: there is always something to do in a stream, and
 /// the thread may wait for this processor. So it does after each turn with something to do while a
 /// thread was seen on its own processor lately (PollState): that one may have completions to take

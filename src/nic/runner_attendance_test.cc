@@ -40,40 +40,64 @@ TEST_F(RunnerAttendance, LooksLessAndLessOftenWhileSomebodyPolls) {
   runner_.release(nic);
 }
 
-TEST(RunnerPace, ItLooksMoreOftenForAWhileBehindAMiss) {
-  std::atomic<Time> clock{Time(1h)};
-  ForkLedger ledger;
-  Runner runner([&] { return clock.load(); }, ledger);
-  FakeNic nic;
-  nic.is_polled.store(true);
-  ASSERT_TRUE(runner.adopt(nic));
+class RunnerPace : public ::testing::Test {
+ protected:
+  RunnerPace() {
+    nic_.is_polled.store(true);
+    EXPECT_TRUE(runner_.adopt(nic_));
+  }
+  ~RunnerPace() override { runner_.release(nic_); }
+
   /// Whether it comes when so much time goes by, and does not only look.
-  const auto comes_after = [&](Duration wait) {
-    const int calls = nic.calls.load();
-    const int looks = nic.looks.load();
-    clock.store(clock.load() + wait);
-    EXPECT_TRUE(comes([&] { return nic.calls.load() > calls || nic.looks.load() > looks + 10; }));
-    return nic.calls.load() > calls;
-  };
+  [[nodiscard]] bool comes_after(Duration wait) {
+    const int calls = nic_.calls.load();
+    const int looks = nic_.looks.load();
+    clock_.store(clock_.load() + wait);
+    EXPECT_TRUE(comes([&] { return nic_.calls.load() > calls || nic_.looks.load() > looks + 10; }));
+    return nic_.calls.load() > calls;
+  }
   /// Somebody polls for long and goes, and then something arrives.
-  const auto polls_and_goes = [&] {
-    nic.is_polled.store(true);
-    runner.wake();
+  void polls_and_goes() {
+    nic_.is_polled.store(true);
+    runner_.wake();
     EXPECT_TRUE(comes([&] { return !comes_after({}); }));
     for (Duration pace = Runner::kTick; pace <= 2 * Runner::kLongestTick; pace *= 2)
       EXPECT_FALSE(comes_after(pace));
-    nic.arrive();
-    nic.is_polled.store(false);
-  };
+    nic_.arrive();
+    nic_.is_polled.store(false);
+  }
+
+  std::atomic<Time> clock_{Time(1h)};
+  ForkLedger ledger_;
+  Runner runner_{[this] { return clock_.load(); }, ledger_};
+  FakeNic nic_;
+};
+
+TEST_F(RunnerPace, ItLooksMoreOftenForAWhileBehindAMiss) {
   polls_and_goes();
   EXPECT_FALSE(comes_after(Runner::kShorterTick));
   EXPECT_TRUE(comes_after(Runner::kLongestTick));
   polls_and_goes();
   EXPECT_TRUE(comes_after(Runner::kShorterTick)) << "that had been a miss";
-  clock.store(clock.load() + Runner::kRemembered);
+  clock_.store(clock_.load() + Runner::kRemembered);
   polls_and_goes();
   EXPECT_FALSE(comes_after(Runner::kShorterTick));
-  runner.release(nic);
+}
+
+TEST_F(RunnerPace, WhoPolledAMomentAgoWasNotMissed) {
+  nic_.was_polled.store(true);
+  polls_and_goes();
+  EXPECT_TRUE(comes_after(Runner::kLongestTick));
+  polls_and_goes();
+  EXPECT_FALSE(comes_after(Runner::kShorterTick));
+}
+
+TEST_F(RunnerPace, WhoCalledItWasNotMissed) {
+  polls_and_goes();
+  runner_.wake();
+  EXPECT_TRUE(comes_after({}));
+  polls_and_goes();
+  EXPECT_FALSE(comes_after(Runner::kShorterTick));
 }
 
 TEST_F(RunnerAttendance, StandsBackWhileSomebodySleepsInItsPlace) {

@@ -63,7 +63,9 @@ class FakeNic final : public Driven {
     looks.fetch_add(1);
     return is_polled.load() || is_slept_on.load();
   }
-  [[nodiscard]] bool polled_lately(Time) const override { return is_polled.load(); }
+  [[nodiscard]] bool polled_lately(Time) const override {
+    return is_polled.load() || was_polled.load();
+  }
   [[nodiscard]] bool seen_here(Time) override { return is_seen_here.load(); }
   [[nodiscard]] bool slept_on() const override { return is_slept_on.load(); }
   [[nodiscard]] std::uint32_t sleeps() const override {
@@ -83,6 +85,7 @@ class FakeNic final : public Driven {
   std::atomic<Time> timeout{Time::max()};
   std::atomic<Time> fired_at{Time::min()};
   std::atomic<bool> is_polled{false};
+  std::atomic<bool> was_polled{false};  ///< a moment ago
   std::atomic<bool> is_seen_here{false};
   std::atomic<bool> is_slept_on{false};
   std::atomic<bool> turns_away{false};
