@@ -347,6 +347,7 @@ def limits():
         yield raw_stream(size, Link(mtu, False))
         yield icrc_stream(size)
         yield icrc_stream(size, Link(mtu))
+        yield icrc_stream(size, Link(mtu, False))
     yield udp_loop("udp.rate", "sendto and recv for each message, 64B", "M/s", "udp-rate")
     yield udp_loop("udp.latency", "raw UDP 64B, spinning", "us", "udp-pingpong")
     yield udp_loop("udp.roce", "raw UDP 64B with RoCE's headers and acknowledgements, spinning", "us",
