@@ -220,7 +220,7 @@ Time Runner::attend(Entry& entry, Time now, bool woken) {
     }
     if (now < entry.tick && !woken) return entry.tick;
     come_back(entry);
-    const bool gone = !woken && !entry.driven->polled_lately(now);
+    const bool gone = now >= entry.tick && !entry.driven->polled_lately(now);
     const Time until = drive(entry, now);
     if (entry.last_work >= now && !rested && !entry.away) note_miss(entry, now, gone);
     return until;

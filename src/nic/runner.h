@@ -33,13 +33,13 @@ namespace verbena::nic {
 /// kLongestTick, because each look interrupts the poller (20 to 50 µs in a virtual machine). They
 /// double up to kShorterTick only while it sleeps in the runner's place, and within kRemembered
 /// behind a miss, which is that it was not there and something waited; not where it had polled
-/// within a millisecond or called the runner itself. After kMisses, those too, within kMissWindow
-/// the NIC stays in epoll for kArmed (`nic.md`, Progress). Where it drives and turns
-/// such a thread away meanwhile, it leaves, too: there is always something to do in a stream, and
-/// the thread may wait for this processor. So it does after each turn with something to do while a
-/// thread was seen on its own processor lately (PollState): that one may have completions to take
-/// and receives to post. In a flood of packets that nobody wants it leaves the NIC alone as well,
-/// for a time (`FloodLimit`).
+/// within a millisecond, or the runner was called before it was to look. After kMisses, those too,
+/// within kMissWindow the NIC stays in epoll for kArmed (`nic.md`, Progress). Where it drives and
+/// turns such a thread away meanwhile, it leaves, too: there is always something to do in a stream,
+/// and the thread may wait for this processor. So it does after each turn with something to do
+/// while a thread was seen on its own processor lately (PollState): that one may have completions
+/// to take and receives to post. In a flood of packets that nobody wants it leaves the NIC alone as
+/// well, for a time (`FloodLimit`).
 ///
 /// Threads: all calls from any thread but the runner's own; wake() from that one too.
 class Runner final : public Watcher {
@@ -120,7 +120,7 @@ class Runner final : public Watcher {
   void watch_unless_awake(Entry& entry, Time until);
   /// The longest interval between two looks while away.
   [[nodiscard]] static Duration longest_tick(const Entry& entry, Time now);
-  /// Something waited for the runner while it was away; `gone`: for long, and nobody called.
+  /// Something waited while the runner was away; `gone`: and the thread was, too, when it looked.
   void note_miss(Entry& entry, Time now, bool gone);
   void sleep(Time until);
   void miss_descriptors();
