@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -103,6 +104,11 @@ inline int ftruncate(int fd, off_t size) {
   return static_cast<int>(::syscall(SYS_ftruncate, fd, size));
 }
 inline int fstat(int fd, struct stat* to) { return static_cast<int>(::syscall(SYS_fstat, fd, to)); }
+inline ssize_t process_vm_readv(pid_t pid, const iovec* to, unsigned to_count, const iovec* from,
+                                unsigned from_count) {
+  return ::syscall(SYS_process_vm_readv, pid, to, std::size_t{to_count}, from,
+                   std::size_t{from_count}, 0UL);
+}
 inline int memfd_create(const char* name, unsigned flags) {
   return static_cast<int>(::syscall(SYS_memfd_create, name, flags));
 }

@@ -69,6 +69,7 @@ Result<std::vector<DeviceSpec>> live_devices() {
   the_live.options.ethernet = settings.ethernet;
   the_live.options.same_host = settings.same_host != nic::Settings::SameHost::kUdp;
   the_live.options.share_memory = settings.same_host == nic::Settings::SameHost::kAuto;
+  the_live.options.fetching = settings.fetching;
   the_live.options.roce_v1 = settings.nic.roce_v1;
   nic::Host* const host = VERBENA_TRY(make_host(the_live));
 

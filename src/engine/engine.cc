@@ -33,12 +33,32 @@ std::uint32_t numbered(const wire::Segment& segment) {
 bool is_like(const wire::Segment& first, const wire::Segment& next) {
   return next.datagram.size() == first.datagram.size() &&
          std::memcmp(next.datagram.data(), first.datagram.data(), wire::kKindSize) == 0 &&
-         next.path == first.path;
+         next.path == first.path && next.lender == first.lender && next.lent == first.lent;
+}
+
+/// Brings a payload that did not come with its packet, and has no place of its own yet, to where
+/// that says that it is.
+bool complete(const wire::Segment& segment) {
+  if (segment.lender == nullptr) [[likely]]
+    return true;
+  const Bytes room = segment.lender->room(segment.lent);
+  return segment.lender->fetch(std::span(&segment, 1), room.data()) == 1;
 }
 
 void tell(Handled& handled, Use use) {
   handled.taken += use != Use::kNone ? 1 : 0;
   handled.useful += use == Use::kUseful ? 1 : 0;
+}
+
+/// How many segments have their payloads where the first one has it, and are alike, with PSNs that
+/// count up. The first has been parsed.
+std::size_t lent_length(std::span<const wire::Segment> segments) {
+  const wire::Segment& first = segments.front();
+  std::size_t length = 1;
+  while (length < segments.size() && is_like(first, segments[length]) &&
+         ((numbered(segments[length]) - numbered(first)) & wire::kMask24) == length)
+    ++length;
+  return length;
 }
 
 /// How many segments are a row: alike, with PSNs that count up, and nothing behind the BTH. One
@@ -117,6 +137,8 @@ struct Engine::Impl {
   [[nodiscard]] Row place(const wire::Packet& packet, QueuePair& qp,
                           std::span<const wire::Segment> segments, wire::IcrcVerifier& verifier,
                           Time now);
+  [[nodiscard]] Row fetch(wire::Packet packet, QueuePair& qp,
+                          std::span<const wire::Segment> segments, Time now);
   [[nodiscard]] Use handle_verified(const std::expected<wire::Packet, wire::ParseError>& packet,
                                     QueuePair* qp, const wire::Segment& segment, Time now);
   [[nodiscard]] Use handle_alike(const wire::Packet& packet, QueuePair& qp,
@@ -258,7 +280,9 @@ void Engine::Impl::handle(std::span<const wire::Segment>& left, wire::IcrcVerifi
   auto packet = wire::parse(segment.datagram);
   QueuePair* const qp = packet ? find(packet->bth.destination_qp) : nullptr;
   if (qp != nullptr && packet->info().place == wire::Place::kMiddle) {
-    const Row row = place(*packet, *qp, left, verifier, now);
+    if (segment.lender != nullptr) packet->payload = segment.lender->room(segment.lent);
+    const Row row = segment.lender != nullptr ? fetch(*packet, *qp, left, now)
+                                                  : place(*packet, *qp, left, verifier, now);
     handled.taken += row.placed;
     handled.useful += row.placed;
     handled.bad += row.wrong ? 1 : 0;
@@ -267,7 +291,7 @@ void Engine::Impl::handle(std::span<const wire::Segment>& left, wire::IcrcVerifi
   }
   left = left.subspan(1);
   Use use = Use::kNone;
-  if (verifier.holds(segment)) {
+  if (complete(segment) && verifier.holds(segment)) {
     use = handle_verified(packet, qp, segment, now);
     tell(handled, use);
   } else {
@@ -323,6 +347,22 @@ Engine::Impl::Row Engine::Impl::place(const wire::Packet& packet, QueuePair& qp,
     note(qp);
   }
   return row;
+}
+
+/// The same where the payloads are still with their sender: one call fetches all that is there.
+Engine::Impl::Row Engine::Impl::fetch(wire::Packet packet, QueuePair& qp,
+                                      std::span<const wire::Segment> segments, Time now) {
+  const Bytes to = qp.place_of(packet, segments.front(), lent_length(segments));
+  if (to.empty()) return {};
+  const auto row = segments.first(to.size() / packet.payload.size());
+  const std::size_t placed = segments.front().lender->fetch(row, to.data());
+  for (const wire::Segment& segment : row.first(placed)) {
+    packet.bth = wire::Bth::parse(segment.datagram.data());
+    qp.handle_placed(packet, segment, 1, now);
+  }
+  core.counters.packets_received.add(placed);
+  if (placed != 0) note(qp);
+  return {.placed = placed, .wrong = placed != row.size()};
 }
 
 /// One like a packet that the queue pair took.

@@ -14,6 +14,8 @@ namespace verbena::engine {
 namespace {
 
 constexpr std::uint32_t kTurnPackets = 64;
+/// Packets of a long message that are not in its middle.
+constexpr std::uint32_t kEnds = 2;
 /// Bytes that are copied without packets in one turn.
 constexpr std::uint32_t kDirectBytes = 1 << 20;
 /// A message that goes on asks for an acknowledgement after that time: what carries it is slow.
@@ -29,6 +31,7 @@ Requester::Requester(Core& core, QueuePair& qp) : core_(core), qp_(qp) {
 }
 
 void Requester::reset() {
+  recall();
   rewind();
   window_ = incoming_ = nullptr;
   oldest_ = cursor_ = assigned_ = qp_.config().send_queue->tail();
@@ -137,6 +140,7 @@ void Requester::assign_psns(SendWqe& wqe) {
   wqe.psn_count = is_atomic(wqe.request.opcode) ? 1 : packet_count(wqe.length, qp_.mtu());
   next_psn_ = psn_add(next_psn_, wqe.psn_count);
   ++assigned_;
+  wqe.packet_cost = kPacketOverhead + payload_on_the_way(wqe);
   if (wqe.request.opcode != SendOpcode::kRead) return;
   // The answer to one READ request comes as fast as the peer can send, into a socket buffer of ours
   // that others use too: a long READ is asked for in parts, each a READ request of its own on the
@@ -145,8 +149,14 @@ void Requester::assign_psns(SendWqe& wqe) {
   wqe.read_part = std::max(incoming_->limit() / 2 / packet, 1u);
 }
 
-std::uint32_t Requester::packet_cost(const SendWqe& wqe) const {
-  return kPacketOverhead + (wqe.psn_count == 1 ? wqe.length : qp_.mtu());
+/// Bytes that each packet of a request, or of its answer, takes with it. Where those of the middle
+/// ones stay with their sender, it is those of the others, spread over all.
+std::uint32_t Requester::payload_on_the_way(const SendWqe& wqe) const {
+  if (wqe.psn_count == 1) return wqe.length;
+  const std::uint32_t mtu = qp_.mtu();
+  const bool may_stay = wqe.psn_count > kEnds && wqe.request.opcode != SendOpcode::kRead &&
+                        qp_.path().channel != 0 && core_.config.lends;
+  return may_stay && core_.config.lends(qp_.path()) ? kEnds * mtu / wqe.psn_count : mtu;
 }
 
 /// Binds or invalidates at the cursor, once: in a retry it is done already.
@@ -198,9 +208,9 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now, std::uin
   // Without anything of its own under way a queue pair has no timer that would bring it back: it
   // may always send one.
   const std::uint32_t least = outgoing_charge_ == 0 ? 1 : 0;
-  const std::uint32_t room = std::max(window_->admits(packet_cost(wqe), wanted), least);
+  const std::uint32_t room = std::max(window_->admits(wqe.packet_cost, wanted), least);
   if (room == 0) return Fill::kBlocked;
-  const std::uint32_t payload = packet_cost(wqe) - kPacketOverhead;
+  const std::uint32_t payload = wqe.psn_count == 1 ? wqe.length : mtu;
   const std::uint32_t count = qp_.pace().admits_requests(payload, room, now);
   if (count == 0) return Fill::kIdle;
 
@@ -213,7 +223,7 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now, std::uin
                                          .asks = count < wanted || asks_after(count, wqe, now)});
   if (!sent) return local_error(Status::kLocalProtectionError);
   qp_.pace().sent_requests(payload, *sent, now);
-  const std::uint32_t charge = *sent * packet_cost(wqe);
+  const std::uint32_t charge = *sent * wqe.packet_cost;
   window_->charge(charge);
   outgoing_charge_ += charge;
   if (row > 1) {
@@ -227,7 +237,7 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now, std::uin
 /// Whether so many packets more ask for an acknowledgement, although their message goes on at once:
 /// when the window is full with them, a part of it went without, or some time.
 bool Requester::asks_after(std::uint32_t packets, const SendWqe& wqe, Time now) {
-  const std::uint32_t cost = packet_cost(wqe);
+  const std::uint32_t cost = wqe.packet_cost;
   unasked_ += packets * cost;
   const bool asks = window_->left() < (packets + 1) * cost || unasked_ >= window_->limit() / 4 ||
                     now - asked_at_ > kAsksAfter;
@@ -251,6 +261,7 @@ void Requester::advance_row(std::uint32_t count, Time now) {
     SendWqe& wqe = qp_.config().send_queue->at(assigned_);
     wqe.first_psn = next_psn_;
     wqe.psn_count = 1;
+    wqe.packet_cost = kPacketOverhead + payload_on_the_way(wqe);
     next_psn_ = psn_add(next_psn_, 1);
   }
   note_sent(count, now);
@@ -280,7 +291,7 @@ Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {
   // passes a window that has shrunk since.
   const std::uint32_t count =
       std::min(wqe.psn_count - index, wqe.read_part - index % wqe.read_part);
-  const bool admitted = incoming_charge_ == 0 || incoming_->admits(packet_cost(wqe), count) != 0;
+  const bool admitted = incoming_charge_ == 0 || incoming_->admits(wqe.packet_cost, count) != 0;
   if (!admitted) return Fill::kBlocked;
   if (index % wqe.read_part != 0) resumed_psn_ = cursor_psn_;
 
@@ -289,7 +300,7 @@ Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {
   train.head.reth = {.address = wqe.request.remote_address + offset,
                      .rkey = wqe.request.rkey,
                      .dma_length = std::min(wqe.length - offset, count * mtu)};
-  const std::uint32_t charge = count * packet_cost(wqe);
+  const std::uint32_t charge = count * wqe.packet_cost;
   incoming_->charge(charge);
   incoming_charge_ += charge;
   outstanding_.push_back({cursor_psn_, count});
@@ -459,6 +470,7 @@ void Requester::arm(Time now) {
 }
 
 void Requester::fail_oldest(Status status) {
+  recall();
   if (oldest_ != qp_.config().send_queue->tail()) {
     complete_oldest(mutant(Mutant::kFirstErrorFlushed) ? Status::kFlushError : status);
   }
@@ -479,8 +491,14 @@ void Requester::complete_oldest(Status status) {
   qp_.complete_send(completion);
 }
 
+/// What is under way will not be acknowledged any more, and is the program's again.
+void Requester::recall() const {
+  if (under_way() && core_.config.recall) core_.config.recall(qp_.path().channel);
+}
+
 void Requester::flush() {
   SendQueue& queue = *qp_.config().send_queue;
+  recall();
   rewind();
   rnr_until_ = kNever;
   const std::uint32_t end =

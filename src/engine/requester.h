@@ -55,7 +55,10 @@ class Requester {
   /// Completes everything that is left with a flush error (ERR).
   void flush();
   /// Gives back its part of the windows.
-  void abandon() { rewind(); }
+  void abandon() {
+    recall();
+    rewind();
+  }
   /// Nothing started is unfinished (SQD).
   [[nodiscard]] bool drained() const {
     return oldest_ == cursor_ && !under_way() && direct_bytes_ == 0;
@@ -72,7 +75,7 @@ class Requester {
   [[nodiscard]] bool waits_for_receive() const { return rnr_until_ != kNever; }
   [[nodiscard]] bool under_way() const { return high_psn_ != unacked_psn_; }
   [[nodiscard]] bool can_start(const SendWqe& wqe) const;
-  [[nodiscard]] std::uint32_t packet_cost(const SendWqe& wqe) const;
+  [[nodiscard]] std::uint32_t payload_on_the_way(const SendWqe& wqe) const;
 
   [[nodiscard]] bool may_be_direct(const SendWqe& wqe) const;
   [[nodiscard]] std::optional<Fill> do_directly(SendWqe& wqe, std::uint32_t& budget, Time now);
@@ -116,6 +119,7 @@ class Requester {
   void suspect_path();
   [[nodiscard]] bool reading() const;
   void rewind();
+  void recall() const;
   void fail_oldest(Status status);
   void complete_oldest(Status status);
   void arm(Time now);

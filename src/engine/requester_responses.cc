@@ -211,7 +211,7 @@ void Requester::pass(SendWqe& wqe, std::uint32_t end_psn) {
   const auto packets = static_cast<std::uint32_t>(psn_distance(end_psn, unacked_psn_));
   const bool read = wqe.request.opcode == SendOpcode::kRead;
   std::uint32_t& charge = read ? incoming_charge_ : outgoing_charge_;
-  const std::uint32_t released = std::min(charge, packets * packet_cost(wqe));
+  const std::uint32_t released = std::min(charge, packets * wqe.packet_cost);
   Window& window = read ? *incoming_ : *window_;
   charge -= released;
   window.release(released);

@@ -48,7 +48,8 @@ FaultLink::Decision FaultLink::decide(const wire::Segment& segment) {
   return decision;
 }
 
-/// A free place with a copy of the datagram; null when there is none.
+/// A free place with a copy of the datagram, its payload in it; null when there is none, or the
+/// payload is lost.
 FaultLink::Slot* FaultLink::copy(const wire::Segment& segment) {
   const auto slot = std::ranges::find(slots_, Slot::State::kFree, &Slot::state);
   if (slot == slots_.end()) {
@@ -57,9 +58,21 @@ FaultLink::Slot* FaultLink::copy(const wire::Segment& segment) {
   }
   std::byte* const to =
       bytes_.data() + static_cast<std::size_t>(slot - slots_.begin()) * kMaxHeldSize;
-  wire::copy_bytes(to, segment.datagram.data(), segment.datagram.size());
   slot->segment = segment;
-  slot->segment.datagram = ConstBytes(to, segment.datagram.size());
+  slot->segment.lender = nullptr;
+  slot->segment.lent = 0;
+  std::size_t size = segment.datagram.size();
+  if (segment.lender == nullptr) {
+    wire::copy_bytes(to, segment.datagram.data(), size);
+  } else {
+    // Headers, what was lent, and what stands in the ICRC's place.
+    const std::size_t headers = size - wire::kIcrcSize;
+    if (segment.lender->fetch(std::span(&segment, 1), to + headers) != 1) return nullptr;
+    wire::copy_bytes(to, segment.datagram.data(), headers);
+    std::fill_n(to + headers + segment.lent, wire::kIcrcSize, std::byte{0});
+    size += segment.lent;
+  }
+  slot->segment.datagram = ConstBytes(to, size);
   slot->state = Slot::State::kLent;
   return &*slot;
 }
@@ -115,8 +128,11 @@ void FaultLink::take(wire::Segment segment, Time now, std::span<wire::Segment> o
   if (has(decision, Fault::kMark)) segment.path.traffic_class |= kCongestionExperienced;
   // A duplicate is the datagram as it was: the two may differ, as on a network.
   if (has(decision, Fault::kDuplicate)) duplicate_ = segment;
-  if (has(decision, Fault::kTruncate))
+  if (has(decision, Fault::kTruncate)) {
     segment.datagram = segment.datagram.first(random_.below(segment.datagram.size()));
+    segment.lender = nullptr;
+    segment.lent = 0;
+  }
   const bool corrupt = has(decision, Fault::kCorrupt) && !segment.datagram.empty();
   if (corrupt || has(decision, Fault::kTruncate)) segment.undamaged = false;
   const bool held = has(decision, Fault::kReorder) || has(decision, Fault::kDelay);
@@ -128,7 +144,7 @@ void FaultLink::take(wire::Segment segment, Time now, std::span<wire::Segment> o
       hold(*slot, decision, now);
       return;
     }
-    segment.datagram = slot->segment.datagram;
+    segment = slot->segment;
   }
   out[filled++] = segment;
 }

@@ -52,6 +52,8 @@ class FaultLink final : public Link {
   void report_ip_headers() override { inner_->report_ip_headers(); }
   void refresh() override { inner_->refresh(); }
   [[nodiscard]] std::span<const int> descriptors() const override { return inner_->descriptors(); }
+  [[nodiscard]] bool lends(const wire::Path& path) override { return inner_->lends(path); }
+  void recall(std::uint16_t channel) override { inner_->recall(channel); }
   void use_single_packets(const wire::Address& destination) override {
     inner_->use_single_packets(destination);
   }

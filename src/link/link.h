@@ -68,6 +68,14 @@ class Link {
   /// to it. For links that send several at once.
   virtual void use_single_packets(const wire::Address& /*destination*/) {}
 
+  /// Whether packets from the middle of messages leave by this path without their payload, which
+  /// then fills no memory on the way: the receiver fetches it, and what is in a gather list must stay
+  /// as it is until it is acknowledged or recalled.
+  [[nodiscard]] virtual bool lends(const wire::Path& /*path*/) { return false; }
+  /// What was sent by this channel (`wire::Path::channel`; 0: by any) may change from now on though
+  /// nobody has acknowledged it: no receiver uses what it has not fetched.
+  virtual void recall(std::uint16_t /*channel*/) {}
+
   /// The port's addresses may have changed: looks at them again.
   virtual void refresh() {}
 };

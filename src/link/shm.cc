@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/log.h"
 #include "wire/train.h"
 
 namespace verbena::link {
@@ -20,6 +21,56 @@ constexpr Duration kLookBelow = std::chrono::microseconds(20);
 constexpr int kBellsAtOnce = 16;
 /// A reader that only waits for a processor reads again within this time.
 constexpr Duration kReadsWithin = std::chrono::seconds(1);
+/// Bytes that are fetched before the peer hears of any, so that it goes on meanwhile.
+constexpr std::size_t kLentAtOnce = 512 << 10;
+/// Pieces of a peer's memory that are fetched by one call.
+constexpr std::size_t kPiecesAtOnce = 16;
+
+iovec piece_at(std::uint64_t address, std::size_t size) {
+  return {.iov_base = reinterpret_cast<void*>(address), .iov_len = size};  // NOLINT: the peer's
+}
+std::uint64_t end_of(const iovec& piece) {
+  return reinterpret_cast<std::uintptr_t>(piece.iov_base) + piece.iov_len;
+}
+
+bool is_in_the_middle(ConstBytes packet) {
+  return wire::info(static_cast<wire::Opcode>(packet.front())).place == wire::Place::kMiddle;
+}
+
+/// What one call is to fetch.
+struct Asked {
+  std::size_t packets = 0;
+  std::size_t pieces = 0;
+};
+
+/// As many of the packets as were lent behind so many recalls and lie in few pieces.
+Asked ask_for(std::span<const wire::Segment> packets, std::uint32_t recalls,
+              std::span<iovec> pieces) {
+  Asked asked;
+  for (const wire::Segment& packet : packets) {
+    const Loan loan = RingReader::loan_of(packet.datagram);
+    if (loan.recalls != recalls) break;
+    if (asked.pieces != 0 && end_of(pieces[asked.pieces - 1]) == loan.address) {
+      pieces[asked.pieces - 1].iov_len += packet.lent;
+    } else if (asked.pieces < pieces.size()) {
+      pieces[asked.pieces++] = piece_at(loan.address, packet.lent);
+    } else {
+      break;
+    }
+    ++asked.packets;
+  }
+  return asked;
+}
+
+/// Whether packets of this kind are acknowledged, so that their program leaves what they carry as
+/// it is until then. READ responses are not: their requester would wake their sender for each READ,
+/// who sleeps again before the next one.
+bool may_be_lent(const wire::TrainPacket& packet) {
+  const wire::OpcodeInfo& info = wire::info(static_cast<wire::Opcode>(packet.headers.front()));
+  const bool request =
+      info.operation == wire::Operation::kSend || info.operation == wire::Operation::kWrite;
+  return request && info.place == wire::Place::kMiddle && info.transport != wire::Transport::kUc;
+}
 
 }  // namespace
 
@@ -61,7 +112,11 @@ ShmLink::Way::Way(ShmChannel the_channel)
       in(std::move(the_channel.in)),
       path{.source = the_channel.peer, .destination = the_channel.own},
       bell(the_channel.bell),
-      keep(std::move(the_channel.keep)) {}
+      keep(std::move(the_channel.keep)),
+      fetch_from(the_channel.fetch_from),
+      lend_from(the_channel.lend_from) {
+  in.fetches(fetch_from != 0);
+}
 
 ShmLink::ShmLink(std::unique_ptr<Link> inner, std::shared_ptr<ShmChannels> channels)
     : inner_(std::move(inner)),
@@ -150,8 +205,8 @@ bool ShmLink::write(const wire::Train& train) {
   std::uint32_t index = again ? resume.packets : 0;
   wire::TrainPacket packet = wire::packet_at(train, index);
   for (;;) {
-    std::byte* const place = way->out.begin(packet.wire_size(), packet.header_size,
-                                            train.path->traffic_class, train.path->hop_limit);
+    const ConstBytes lent = way->to_lend(train, packet);
+    std::byte* const place = way->begin(train, packet, lent);
     if (place == nullptr) {
       resume_ = {.destination_qp = train.head.bth.destination_qp,
                  .psn = train.head.bth.psn,
@@ -160,13 +215,44 @@ bool ShmLink::write(const wire::Train& train) {
     }
     std::memcpy(place, packet.headers.data(), packet.header_size);
     // What went away meanwhile is lost, and the transport finds out.
-    if (wire::copy_payload(train, packet, place + packet.header_size)) {
+    if (!lent.empty()) {
+      way->out.commit();
+    } else if (wire::copy_payload(train, packet, place + packet.header_size)) {
       std::memset(place + packet.header_size + packet.payload_size, 0, packet.pad_count);
       way->out.commit();
       if (way->out.unannounced() >= kWakesFor) wake(*way);
     }
     if (++index == train.count) return true;
     wire::advance(train, index, packet);
+  }
+}
+
+/// The payload that a packet may leave where it is; nothing: it is copied.
+ConstBytes ShmLink::Way::to_lend(const wire::Train& train, const wire::TrainPacket& packet) const {
+  if (packet.payload_size < lend_from || !may_be_lent(packet) || !out.reader_fetches())
+    return {};
+  return wire::payload_in_one(train, packet);
+}
+
+std::byte* ShmLink::Way::begin(const wire::Train& train, const wire::TrainPacket& packet,
+                               ConstBytes lent) {
+  const std::uint8_t traffic_class = train.path->traffic_class;
+  const std::uint8_t hop_limit = train.path->hop_limit;
+  const std::size_t size = packet.wire_size();
+  return lent.empty() ? out.begin(size, packet.header_size, traffic_class, hop_limit)
+                      : out.begin_lent(size - lent.size(), traffic_class, hop_limit, lent);
+}
+
+bool ShmLink::lends(const wire::Path& path) {
+  follow_changes();
+  const Way* const way = way_to(path);
+  return way != nullptr && way->out.reader_fetches();
+}
+
+void ShmLink::recall(std::uint16_t channel) {
+  follow_changes();
+  for (Way* const way : ways_) {
+    if (channel == 0 || way->number == channel) way->out.recall();
   }
 }
 
@@ -198,15 +284,61 @@ std::size_t ShmLink::receive(std::span<wire::Segment> segments, Time now) {
 
 std::size_t ShmLink::read(Way& way, std::span<wire::Segment> segments) {
   std::size_t count = 0;
-  while (count < segments.size()) {
+  std::size_t lent = 0;
+  while (count < segments.size() && lent < kLentAtOnce) {
     const auto record = way.in.next();
     if (!record) break;
+    if (record->lent != 0 && !is_in_the_middle(record->packet)) continue;
+    lent += record->lent;
     wire::Segment& segment = segments[count++];
     segment = {.datagram = record->packet, .path = way.path, .undamaged = true};
     segment.path.traffic_class = record->traffic_class;
     segment.path.hop_limit = record->hop_limit;
+    if (record->lent == 0) continue;
+    segment.lender = &way;
+    segment.lent = record->lent;
   }
   return count;
+}
+
+std::size_t ShmLink::Way::fetch(std::span<const wire::Segment> packets, std::byte* to) {
+  const std::size_t size = packets.front().lent;
+  const std::uint32_t recalls = in.recalls();
+  std::array<iovec, kPiecesAtOnce> pieces;
+  std::size_t fetched = 0;
+  bool whole = fetch_from != 0;
+  while (whole && fetched < packets.size()) {
+    const Asked asked = ask_for(packets.subspan(fetched), recalls, pieces);
+    const iovec local{.iov_base = to + fetched * size, .iov_len = asked.packets * size};
+    const ssize_t got = sys::process_vm_readv(fetch_from, &local, 1, pieces.data(),
+                                              static_cast<unsigned>(asked.pieces));
+    if (got > 0) fetched += static_cast<std::size_t>(got) / size;
+    whole = asked.packets != 0 && got == static_cast<ssize_t>(local.iov_len);
+    if (!whole && asked.packets != 0) fetch_no_more();
+  }
+  // What was recalled meanwhile, or what another process has where this peer's was, is nothing.
+  return in.recalls() == recalls && peer_is_there() ? fetched : 0;
+}
+
+Bytes ShmLink::Way::room(std::size_t size) {
+  if (bounce.empty()) bounce.resize(wire::kMaxChannelMtu);
+  return Bytes(bounce).first(size);
+}
+
+bool ShmLink::Way::peer_is_there() const {
+  pollfd poll{.fd = bell, .events = 0, .revents = 0};
+  constexpr timespec kNoTime{.tv_sec = 0, .tv_nsec = 0};
+  return sys::ppoll(&poll, 1, &kNoTime) == 0;
+}
+
+/// What was lent is lost, and comes again in the ring.
+void ShmLink::Way::fetch_no_more() {
+  const int error = errno;
+  fetch_from = 0;
+  in.fetches(false);
+  if (!peer_is_there()) return;
+  log(LogLevel::kInfo, "long messages of the process at {} are copied twice: its memory cannot be "
+      "read ({})", wire::to_string(path.source), std::generic_category().message(error));
 }
 
 /// Bells are taken here only: one that somebody who polls had taken would not wake the sleeper, and

@@ -29,6 +29,13 @@ struct ShmChannel {
   /// that the peer is gone. Open as long as `keep` is held.
   int bell = -1;
   std::shared_ptr<const void> keep{};
+  /// The peer's process, when this one is to fetch long payloads out of its memory; 0: the peer
+  /// copies them into the ring.
+  pid_t fetch_from = 0;
+  /// Payloads from this size on are lent to a peer that fetches them.
+  std::size_t lend_from = kLendFrom;
+
+  static constexpr std::size_t kLendFrom = 16 << 10;
 };
 
 /// The channels of a slot: opened by whoever meets a peer, used by the slot's link.
@@ -79,6 +86,8 @@ class ShmLink final : public Link {
   [[nodiscard]] bool has_room(const wire::Path& path, std::size_t bytes, Time now) override;
   std::size_t receive(std::span<wire::Segment> segments, Time now) override;
   [[nodiscard]] bool arm() override;
+  void recall(std::uint16_t channel) override;
+  [[nodiscard]] bool lends(const wire::Path& path) override;
   [[nodiscard]] std::optional<Time> poll_timeout() const override { return inner_->poll_timeout(); }
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
     return inner_->source_port();
@@ -91,14 +100,26 @@ class ShmLink final : public Link {
   void refresh() override { inner_->refresh(); }
 
  private:
-  struct Way {
+  struct Way final : wire::PayloadSource {
     explicit Way(ShmChannel the_channel);
+    std::size_t fetch(std::span<const wire::Segment> packets, std::byte* to) override;
+    Bytes room(std::size_t size) override;
+    [[nodiscard]] ConstBytes to_lend(const wire::Train& train,
+                                     const wire::TrainPacket& packet) const;
+    [[nodiscard]] std::byte* begin(const wire::Train& train, const wire::TrainPacket& packet,
+                                   ConstBytes lent);
+    [[nodiscard]] bool peer_is_there() const;
+    void fetch_no_more();
+
     RingWriter out;
     RingReader in;
     wire::Path path;  ///< of what comes in
     int bell;
     std::shared_ptr<const void> keep;
     std::uint16_t number = 0;
+    pid_t fetch_from;
+    std::size_t lend_from;
+    std::vector<std::byte> bounce{};  ///< see room()
     std::size_t promised = 0;  ///< bytes that has_room() gave since the last send()
     Time full_since = kNever;  ///< has_room() says so since then
   };

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <bit>
+#include <cstring>
 
 #include "base/check.h"
 
@@ -23,7 +24,8 @@ static_assert(kRingSize % kIndexSize == 0 && kRingSize % kLine == 0);
 /// At a record's beginning, written and read as one word, which is 0 where no packet is yet.
 struct Descriptor {
   std::uint32_t size = 0;
-  std::uint16_t offset = 0;  ///< of the packet, from the record's beginning on
+  std::uint8_t offset = 0;  ///< of the packet, from the record's beginning on
+  std::uint8_t lent = 0;    ///< 1: a Loan stands behind this
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 0;
 };
@@ -38,6 +40,8 @@ std::atomic_ref<Word> word_at(std::byte* place) {
 /// Payloads of packets from this size on begin at a line.
 constexpr std::size_t kLong = 4096;
 static_assert(sizeof(Descriptor) + wire::kMaxHeaderSize <= kLine);
+constexpr std::size_t kLentOffset = sizeof(Descriptor) + sizeof(Loan);
+static_assert(kLentOffset + kMaxLentPacket == kLine);
 
 constexpr std::uint64_t footprint_of(const Descriptor& descriptor) {
   return (std::uint64_t{descriptor.offset} + descriptor.size + kLine - 1) / kLine * kLine;
@@ -45,8 +49,11 @@ constexpr std::uint64_t footprint_of(const Descriptor& descriptor) {
 
 /// Whether a record can be what a writer says of it. Room for the next word is its own, always.
 constexpr bool can_be(const Descriptor& descriptor, std::uint64_t unreleased) {
-  return descriptor.size >= kMinRingPacket && descriptor.size <= kMaxRingPacket &&
-         descriptor.offset >= sizeof(Descriptor) && descriptor.offset <= kLine &&
+  const bool placed = descriptor.lent != 0 ? descriptor.offset == kLentOffset &&
+                                                 descriptor.size <= kMaxLentPacket
+                                           : descriptor.offset >= sizeof(Descriptor) &&
+                                                 descriptor.offset <= kLine;
+  return descriptor.size >= kMinRingPacket && descriptor.size <= kMaxRingPacket && placed &&
          unreleased + footprint_of(descriptor) <= kRingSize - kLine;
 }
 
@@ -62,6 +69,8 @@ struct RingMemory::Indices {
   static constexpr std::size_t kApart = 128;
   alignas(kApart) std::atomic<std::uint64_t> released;  ///< the reader's
   alignas(kApart) std::atomic<std::uint32_t> armed;     ///< set by the reader, cleared by both
+  std::atomic<std::uint32_t> fetches;                   ///< the reader's
+  alignas(kApart) std::atomic<std::uint32_t> recalls;   ///< the writer's
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
                 std::atomic<std::uint32_t>::is_always_lock_free);
 };
@@ -132,25 +141,62 @@ std::byte* RingWriter::begin(std::size_t size, std::size_t header_size, std::uin
                              std::uint8_t hop_limit) {
   VERBENA_CHECK(size >= kMinRingPacket && size <= kMaxRingPacket &&
                 header_size <= wire::kMaxHeaderSize);
-  begun_ = 0;
   const std::size_t offset = size < kLong ? sizeof(Descriptor) : kLine - header_size;
+  return begin_record(std::bit_cast<Word>(Descriptor{.size = static_cast<std::uint32_t>(size),
+                                                     .offset = static_cast<std::uint8_t>(offset),
+                                                     .traffic_class = traffic_class,
+                                                     .hop_limit = hop_limit}));
+}
+
+std::byte* RingWriter::begin_lent(std::size_t size, std::uint8_t traffic_class,
+                                  std::uint8_t hop_limit, ConstBytes payload) {
+  VERBENA_CHECK(size >= kMinRingPacket && size <= kMaxLentPacket &&
+                payload.size() <= wire::kMaxChannelMtu);
   const Descriptor descriptor{.size = static_cast<std::uint32_t>(size),
-                              .offset = static_cast<std::uint16_t>(offset),
+                              .offset = kLentOffset,
+                              .lent = 1,
                               .traffic_class = traffic_class,
                               .hop_limit = hop_limit};
+  std::byte* const place = begin_record(std::bit_cast<Word>(descriptor));
+  if (place == nullptr) return nullptr;
+  const Loan loan{.address = reinterpret_cast<std::uintptr_t>(payload.data()),
+                  .size = static_cast<std::uint32_t>(payload.size()),
+                  .recalls = memory_.indices().recalls.load(std::memory_order_relaxed)};
+  std::memcpy(memory_.at(next_) + sizeof(Descriptor), &loan, sizeof loan);
+  return place;
+}
+
+std::byte* RingWriter::begin_record(Word word) {
+  begun_ = 0;
+  const auto descriptor = std::bit_cast<Descriptor>(word);
   const std::uint64_t footprint = footprint_of(descriptor);
   if (!has_room(footprint + kLine)) return nullptr;
-  begun_ = std::bit_cast<Word>(descriptor);
+  begun_ = word;
   word_at(memory_.at(next_ + footprint)).store(0, std::memory_order_relaxed);
-  return memory_.at(next_) + offset;
+  return memory_.at(next_) + descriptor.offset;
 }
 
 void RingWriter::commit() {
   if (begun_ == 0) return;
-  const std::uint64_t footprint = footprint_of(std::bit_cast<Descriptor>(begun_));
+  const auto descriptor = std::bit_cast<Descriptor>(begun_);
+  const std::uint64_t footprint = footprint_of(descriptor);
   word_at(memory_.at(next_)).store(std::exchange(begun_, 0), std::memory_order_release);
   next_ += footprint;
   unannounced_ += footprint;
+  if (descriptor.lent != 0) lent_to_ = next_;
+}
+
+bool RingWriter::reader_fetches() const {
+  return memory_.indices().fetches.load(std::memory_order_relaxed) != 0;
+}
+
+// The reader fetches and then loads `recalls`; the writer counts it up before its program may
+// write what was lent. Where all of it is released there is nothing to recall.
+void RingWriter::recall() {
+  if (lent_to_ <= released_) return;
+  static_cast<void>(has_room(kRingSize));  // looks at what is released
+  if (lent_to_ <= released_) return;
+  memory_.indices().recalls.fetch_add(1, std::memory_order_seq_cst);
 }
 
 // The reader stores `armed` and then loads the next record's word; the writer stores that word and
@@ -173,10 +219,17 @@ std::optional<RingRecord> RingReader::next() {
     broken_ = true;
     return std::nullopt;
   }
+  const ConstBytes packet(place + descriptor.offset, descriptor.size);
+  const std::uint32_t lent = descriptor.lent != 0 ? loan_of(packet).size : 0;
+  if (lent > wire::kMaxChannelMtu || (lent == 0 && descriptor.lent != 0)) {
+    broken_ = true;
+    return std::nullopt;
+  }
   read_ += footprint_of(descriptor);
-  return RingRecord{.packet = ConstBytes(place + descriptor.offset, descriptor.size),
+  return RingRecord{.packet = packet,
                     .traffic_class = descriptor.traffic_class,
-                    .hop_limit = descriptor.hop_limit};
+                    .hop_limit = descriptor.hop_limit,
+                    .lent = lent};
 }
 
 void RingReader::release() {
@@ -193,6 +246,22 @@ bool RingReader::arm() {
   if (word_at(memory_.at(read_)).load(std::memory_order_relaxed) == 0) return true;
   armed.store(0, std::memory_order_relaxed);
   return false;
+}
+
+void RingReader::fetches(bool does) {
+  memory_.indices().fetches.store(does ? 1 : 0, std::memory_order_relaxed);
+}
+
+Loan RingReader::loan_of(ConstBytes packet) {
+  Loan loan;
+  std::memcpy(&loan, packet.data() - sizeof loan, sizeof loan);
+  return loan;
+}
+
+/// Behind whatever was fetched before.
+std::uint32_t RingReader::recalls() const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return memory_.indices().recalls.load(std::memory_order_acquire);
 }
 
 }  // namespace verbena::link

@@ -21,6 +21,8 @@ inline constexpr std::size_t kRingSize = 1 << 20;
 inline constexpr std::size_t kMaxRingPacket =
     wire::kMaxHeaderSize + wire::kMaxChannelMtu + 3 + wire::kIcrcSize;
 inline constexpr std::size_t kMinRingPacket = wire::Bth::kSize + wire::kIcrcSize;
+/// What is left of a cache line where the payload is lent.
+inline constexpr std::size_t kMaxLentPacket = 40;
 
 /// The memory of a ring, which two processes have mapped: a sealed memfd with flags and kRingSize
 /// bytes behind them. Those are mapped twice in a row, so that no record is ever in two pieces.
@@ -72,6 +74,15 @@ struct RingRecord {
   ConstBytes packet{};  ///< from the BTH on; the last four bytes, in an ICRC's place, mean nothing
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 0;
+  std::uint32_t lent = 0;  ///< bytes of payload that did not come with it, see Loan; 0: none
+};
+
+/// Payload that stays where it is in the writer's process until the reader has fetched it from
+/// there, provided that the writer has recalled nothing by then.
+struct Loan {
+  std::uint64_t address = 0;  ///< in the writer's process
+  std::uint32_t size = 0;     ///< bytes
+  std::uint32_t recalls = 0;  ///< before it was lent
 };
 
 class RingWriter {
@@ -84,8 +95,16 @@ class RingWriter {
   /// the place back.
   [[nodiscard]] std::byte* begin(std::size_t size, std::size_t header_size,
                                  std::uint8_t traffic_class, std::uint8_t hop_limit);
+  /// The same for a packet whose payload, at most kMaxChannelMtu bytes, is lent: `size` counts its
+  /// headers and ICRC, and is at most kMaxLentPacket.
+  [[nodiscard]] std::byte* begin_lent(std::size_t size, std::uint8_t traffic_class,
+                                      std::uint8_t hop_limit, ConstBytes payload);
   /// Shows the packet to a reader that looks.
   void commit();
+  /// Whether the reader fetches what is lent.
+  [[nodiscard]] bool reader_fetches() const;
+  /// What is lent and not yet fetched may change from now on: the reader will not use it.
+  void recall();
   /// Bytes committed since the last announce().
   [[nodiscard]] std::size_t unannounced() const { return unannounced_; }
   /// For a reader that does not look: true when something was committed and the reader has said
@@ -96,8 +115,11 @@ class RingWriter {
   [[nodiscard]] bool broken() const { return broken_; }
 
  private:
+  [[nodiscard]] std::byte* begin_record(std::uint64_t descriptor);
+
   RingMemory memory_;
   std::uint64_t next_ = 0;
+  std::uint64_t lent_to_ = 0;   ///< where the last record ends whose payload is lent
   std::uint64_t released_ = 0;  ///< by the reader, when that was looked at
   std::uint64_t begun_ = 0;     ///< the first word of what begin() gave; 0 is none
   std::size_t unannounced_ = 0;
@@ -117,6 +139,13 @@ class RingReader {
   /// is something to read.
   [[nodiscard]] bool arm();
   [[nodiscard]] bool broken() const { return broken_; }
+
+  /// Tells the writer whether it may lend payloads; at first it may not.
+  void fetches(bool does);
+  /// Of a packet that next() returned and that is lent.
+  [[nodiscard]] static Loan loan_of(ConstBytes packet);
+  /// How often the writer has recalled what it had lent.
+  [[nodiscard]] std::uint32_t recalls() const;
 
  private:
   RingMemory memory_;

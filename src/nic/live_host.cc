@@ -66,7 +66,7 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
   std::optional<link::FaultPlan> faults{};
   std::shared_ptr<link::CaptureFile> capture{};
   ForkLedger ledger;
-  SameHost near{ledger};
+  SameHost near{ledger, options.fetching};
   Runner runner;
 
   /// Guards the rest. Held while an address is joined or left: a process has a fabric's directory

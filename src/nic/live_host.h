@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "nic/fetching.h"
 #include "nic/host.h"
 #include "wire/address.h"
 
@@ -30,6 +31,7 @@ struct LiveHostOptions {
   bool same_host = false;
   /// And they share memory that is registered, too (`nic/shared_pages.h`).
   bool share_memory = false;
+  Fetching fetching = Fetching::kAuto;
   /// The interface that raw packets go to; empty for the machine's own segment.
   std::string ethernet{};
 };

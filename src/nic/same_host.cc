@@ -224,7 +224,8 @@ Result<std::uint16_t> SameHost::open(const SlotPair& pair, pid_t peer, Half half
                                                            .own = pair.own,
                                                            .peer = pair.peer,
                                                            .bell = bell->get(),
-                                                           .keep = bell}));
+                                                           .keep = bell,
+                                                           .fetch_from = fetched_from(peer, fetching_)}));
   if (const auto paths = found->second.paths.lock(); paths != nullptr && half.direct) {
     half.direct->own = pair.own;
     half.direct->peer = pair.peer;

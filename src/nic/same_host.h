@@ -14,6 +14,7 @@
 #include "base/sys.h"
 #include "link/shm.h"
 #include "nic/direct_paths.h"
+#include "nic/fetching.h"
 #include "nic/fork_ledger.h"
 #include "nic/rendezvous.h"
 #include "nic/shared_pages.h"
@@ -39,7 +40,8 @@ namespace verbena::nic {
 /// Threads: all calls from any thread; meet() blocks for 50 ms when the peer is stopped.
 class SameHost {
  public:
-  explicit SameHost(ForkLedger& ledger) : ledger_(ledger) {}
+  explicit SameHost(ForkLedger& ledger, Fetching fetching = Fetching::kAuto)
+      : ledger_(ledger), fetching_(fetching) {}
   /// From now on memory is shared, where the kernel allows: see SharedPages::create().
   void share_memory(const std::function<unsigned()>& own_threads);
   /// What is shared; null: nothing.
@@ -85,6 +87,7 @@ class SameHost {
   [[nodiscard]] std::vector<int> shared_by(const SlotPair& pair);
 
   ForkLedger& ledger_;
+  const Fetching fetching_;
   std::unique_ptr<SharedPages> pages_;  ///< before the first slot
   std::mutex meeting_;                  ///< held while another process is asked, before mutex_
   std::mutex mutex_;                    ///< guards the rest

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
+#include "nic/fetching.h"
 #include "nic/nic.h"
 #include "wire/address.h"
 
@@ -34,6 +35,7 @@ struct Settings {
   /// How processes of this machine reach each other.
   enum class SameHost : std::uint8_t { kUdp, kRings, kAuto };
   SameHost same_host = SameHost::kUdp;
+  Fetching fetching = Fetching::kAuto;
   std::string ethernet{};  ///< the interface that raw packets go to; empty: the machine's segment
   LogLevel log_level = LogLevel::kWarning;
   /// The file that was read; empty when there was none.

@@ -25,6 +25,7 @@ constexpr std::uint64_t kMillisecond = 1'000'000;
 
 constexpr std::array<std::string_view, 2> kRoceChoices{"v1", "v2"};
 constexpr std::array<std::string_view, 3> kSameHostChoices{"udp", "rings", "auto"};
+constexpr std::array<std::string_view, 3> kFetchChoices{"auto", "never", "always"};
 constexpr std::array<std::string_view, 3> kIcrcChoices{"strict", "solve", "off"};
 constexpr std::array<std::string_view, 5> kLogChoices{"off", "error", "warning", "info", "debug"};
 constexpr std::array<std::string_view, 2> kSwitchChoices{"off", "on"};
@@ -230,6 +231,20 @@ constexpr Setting kSameHost{
           s.same_host = static_cast<Settings::SameHost>(value);
         }};
 
+constexpr Setting kFetch{
+    .key = "fetch",
+    .environment = "VERBENA_FETCH",
+    .kind = SettingKind::kChoice,
+    .meaning =
+        "Whether the middle of long SENDs and WRITEs by rings stays with its sender until the "
+        "receiver's process reads it from there, where the kernel allows that: auto is where it "
+        "is faster on this machine.",
+    .allowed = {},
+    .choices = kFetchChoices,
+    .number = [](const Settings& s) { return static_cast<std::uint64_t>(s.fetching); },
+    .set_number =
+        [](Settings& s, std::uint64_t value) { s.fetching = static_cast<Fetching>(value); }};
+
 constexpr Setting kEthernet{
     .key = "ethernet",
     .environment = "VERBENA_ETHERNET",
@@ -324,6 +339,7 @@ constexpr std::array kTable{
     kPcapLimit,
     kFaults,
     kSameHost,
+    kFetch,
     kEthernet,
     kRoce,
     limit<&Limits::max_qp>("limits.max_qp", "VERBENA_MAX_QP", "Queue pairs of a device.", 1, 65536),

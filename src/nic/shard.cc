@@ -43,6 +43,8 @@ constexpr int kSendTries = 8;
   made.has_room = [&link](const wire::Path& path, std::size_t bytes, Time now) {
     return link.has_room(path, bytes, now);
   };
+  made.lends = [&link](const wire::Path& path) { return link.lends(path); };
+  made.recall = [&link](std::uint16_t channel) { link.recall(channel); };
   if (receive_buffer != 0) {
     const auto holds =
         static_cast<std::uint32_t>(std::min<std::size_t>(receive_buffer / 8 * 5, made.window_max));

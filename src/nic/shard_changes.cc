@@ -152,6 +152,7 @@ std::vector<Bytes> Shard::take_given_up(Time now) {
 
 void Shard::withdraw(std::uint32_t key, Time now) {
   change(now, [&] {
+    link_->recall(0);
     if (direct_ != nullptr) direct_->withdraw(key);
     return 0;
   });

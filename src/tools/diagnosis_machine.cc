@@ -169,7 +169,7 @@ Finding judge_ptrace(std::string_view scope) {
   finding.verdict = Verdict::kNote;
   finding.what = fmt::format(
       "kernel.yama.ptrace_scope is {}: gdb -p and programs that copy between processes (UCX) "
-      "are refused",
+      "are refused, and long messages by rings are copied twice",
       scope);
   finding.remedy = "as root: sysctl kernel.yama.ptrace_scope=0";
   return finding;

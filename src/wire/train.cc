@@ -104,6 +104,12 @@ bool copy_payload(const Train& train, const TrainPacket& packet, std::byte* to) 
   return gather(train, packet, to, copy_bytes);
 }
 
+ConstBytes payload_in_one(const Train& train, const TrainPacket& packet) {
+  if (packet.piece >= train.gather.size()) return {};
+  const ConstBytes rest = train.gather[packet.piece].subspan(packet.piece_offset);
+  return rest.size() >= packet.payload_size ? rest.first(packet.payload_size) : ConstBytes();
+}
+
 namespace {
 
 /// Copies a packet's headers to its beginning; where it is long enough, and what is behind them is

@@ -83,6 +83,9 @@ void advance(const Train& train, std::uint32_t index, TrainPacket& packet);
 /// packet.payload_size bytes. False when some of the memory went away: the packet cannot be sent.
 [[nodiscard]] bool copy_payload(const Train& train, const TrainPacket& packet, std::byte* to);
 
+/// Where a packet's payload lies, when that is within one piece of the gather list; else nothing.
+[[nodiscard]] ConstBytes payload_in_one(const Train& train, const TrainPacket& packet);
+
 /// The CRC's state after a packet's masked IP and UDP headers (icrc_start(), or an IcrcMemo's).
 struct IcrcStart {
   std::uint32_t state = 0;
@@ -109,6 +112,25 @@ std::size_t write_packet(const Train& train, const TrainPacket& packet,
                                       std::uint32_t count, IcrcStart start,
                                       std::uint16_t identification, Bytes to);
 
+struct Segment;
+
+/// Where payload is that did not come with its packets: with their sender, on the same machine.
+class PayloadSource {
+ public:
+  /// Fetches payloads of one size, one behind the other, to `to`. How many came, from the first on:
+  /// what is missing is lost.
+  [[nodiscard]] virtual std::size_t fetch(std::span<const Segment> packets, std::byte* to) = 0;
+  /// Memory of `size` bytes, at most kMaxChannelMtu, for one that has no place yet. The same each
+  /// time.
+  [[nodiscard]] virtual Bytes room(std::size_t size) = 0;
+
+ protected:
+  PayloadSource() = default;
+  PayloadSource(const PayloadSource&) = default;
+  PayloadSource& operator=(const PayloadSource&) = default;
+  ~PayloadSource() = default;
+};
+
 /// One datagram that came in: the UDP payload (BTH to ICRC) and what is known of the headers before
 /// it.
 struct Segment {
@@ -121,6 +143,10 @@ struct Segment {
   /// It came a way on which no bit gets lost (shared memory): what stands in the ICRC's place means
   /// nothing.
   bool undamaged = false;
+  /// Who has the payload, of so many bytes, which is in the middle of a message and did not come
+  /// with the datagram; null: nothing is missing.
+  PayloadSource* lender = nullptr;
+  std::uint32_t lent = 0;
 };
 
 }  // namespace verbena::wire

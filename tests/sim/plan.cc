@@ -113,6 +113,7 @@ Plan make_plan(std::uint64_t seed) {
   constexpr std::array kChannelMtus = {256U, 1024U, 4096U, 32768U};
   plan.channel_mtu = kChannelMtus[random.below(kChannelMtus.size())];
   plan.share_memory = random.below(2) == 0;
+  plan.lends = random.below(2) == 0;
   return plan;
 }
 

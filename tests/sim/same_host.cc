@@ -53,8 +53,14 @@ class SameHost::Near final : public link::Link {
     return inner_.has_room(path, bytes, now);
   }
   [[nodiscard]] bool arm() override { return inner_.arm(); }
+  [[nodiscard]] bool lends(const wire::Path& path) override { return inner_.lends(path); }
+  void recall(std::uint16_t channel) override { inner_.recall(channel); }
 
-  void silence() { silent_ = true; }
+  /// Its memory is gone, too.
+  void silence() {
+    silent_ = true;
+    inner_.recall(0);
+  }
 
  private:
   SameHost& same_host_;
@@ -99,6 +105,7 @@ std::uint16_t SameHost::meet(const wire::Address& own, const wire::Address& peer
   if (here == places_.end() || there == places_.end()) return 0;
   if (const auto met = met_.find({own, peer}); met != met_.end()) return met->second;
   const auto bells = make_bells();
+  const pid_t fetch_from = lends_ ? sys::getpid() : 0;  // all of them are this one
   auto out = link::RingMemory::create();
   auto in = link::RingMemory::create();
   VERBENA_CHECK(out.has_value() && in.has_value());
@@ -110,13 +117,17 @@ std::uint16_t SameHost::meet(const wire::Address& own, const wire::Address& peer
                                                          .own = peer,
                                                          .peer = own,
                                                          .bell = bells[1]->get(),
-                                                         .keep = bells[1]});
+                                                         .keep = bells[1],
+                                                         .fetch_from = fetch_from,
+                                                         .lend_from = 1});
   const auto number = here->second.channels->open({.out = std::move(out->memory),
                                                    .in = std::move(in->memory),
                                                    .own = own,
                                                    .peer = peer,
                                                    .bell = bells[0]->get(),
-                                                   .keep = bells[0]});
+                                                   .keep = bells[0],
+                                                   .fetch_from = fetch_from,
+                                                   .lend_from = 1});
   VERBENA_CHECK(peer_number.has_value() && number.has_value());
   met_[{peer, own}] = *peer_number;
   met_[{own, peer}] = *number;

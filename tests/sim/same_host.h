@@ -22,10 +22,15 @@ namespace verbena::sim {
 /// too, and a process that vanished leaves its own as they are.
 class SameHost {
  public:
-  /// `arrived` is called for the address at which something waits.
-  SameHost(const Network& network, const Scheduler& scheduler, Trace& trace,
+  /// `arrived` is called for the address at which something waits. Where they lend, packets from the
+  /// middle of messages leave their payload with the sender.
+  SameHost(const Network& network, const Scheduler& scheduler, Trace& trace, bool lends,
            std::function<void(const wire::Address& at)> arrived)
-      : network_(network), scheduler_(scheduler), trace_(trace), arrived_(std::move(arrived)) {}
+      : network_(network),
+        scheduler_(scheduler),
+        trace_(trace),
+        lends_(lends),
+        arrived_(std::move(arrived)) {}
 
   /// Puts the rings of the NIC at an address beside its way into the network, until that is
   /// destroyed.
@@ -57,6 +62,7 @@ class SameHost {
   const Network& network_;
   const Scheduler& scheduler_;
   Trace& trace_;
+  const bool lends_;
   std::function<void(const wire::Address&)> arrived_;
   std::map<wire::Address, Place> places_;
   std::map<Pair, std::uint16_t> met_;

@@ -83,7 +83,7 @@ class StreamRun {
         random_(plan.seed ^ 0x57E1),
         scheduler_(plan.seed ^ 0x57E2),
         network_(scheduler_, packets_, {}, plan.seed ^ 0x57E3),
-        rings_(network_, scheduler_, packets_,
+        rings_(network_, scheduler_, packets_, plan.lends,
                [this](const wire::Address& at) { host_.arrived(at); }),
         host_(
             scheduler_, network_, kNap, plan.seed ^ 0x57E4,
@@ -367,6 +367,7 @@ StreamPlan make_stream_plan(std::uint64_t seed) {
   plan.listens = random.below(2) == 0;
   plan.troubles = static_cast<std::uint32_t>(random.below(3));
   plan.share_memory = random.below(2) == 0;
+  plan.lends = random.below(2) == 0;
   const auto rate = [&](std::uint64_t most) {
     return random.below(2) == 0 ? 0U : static_cast<std::uint32_t>(random.below(most));
   };

@@ -68,6 +68,13 @@ bool begins(wire::Place place) {
 }
 bool ends(wire::Place place) { return place == wire::Place::kLast || place == wire::Place::kOnly; }
 
+/// What was lent and is not to be had any more is lost, as the NIC will find.
+bool is_whole(const wire::Segment& segment) {
+  if (segment.lender == nullptr) return true;
+  std::vector<std::byte> payload(segment.lent);
+  return segment.lender->fetch(std::span(&segment, 1), payload.data()) == 1;
+}
+
 }  // namespace
 
 class WireChecker::Tap final : public link::Link {
@@ -83,10 +90,12 @@ class WireChecker::Tap final : public link::Link {
   std::size_t receive(std::span<wire::Segment> segments, Time now) override {
     const std::size_t count = below_->receive(segments, now);
     for (const wire::Segment& segment : segments.first(count)) {
-      checker_.received(address_, segment);
+      if (is_whole(segment)) checker_.received(address_, segment);
     }
     return count;
   }
+  [[nodiscard]] bool lends(const wire::Path& path) override { return below_->lends(path); }
+  void recall(std::uint16_t channel) override { below_->recall(channel); }
   [[nodiscard]] bool arm() override { return below_->arm(); }
   [[nodiscard]] std::optional<Time> poll_timeout() const override { return below_->poll_timeout(); }
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {

@@ -50,6 +50,8 @@ class CountedFaults final : public link::Link {
     return faults_.receive(segments, now);
   }
   [[nodiscard]] bool arm() override { return faults_.arm(); }
+  [[nodiscard]] bool lends(const wire::Path& path) override { return faults_.lends(path); }
+  void recall(std::uint16_t channel) override { faults_.recall(channel); }
   [[nodiscard]] std::optional<Time> poll_timeout() const override { return faults_.poll_timeout(); }
 
  private:
@@ -77,7 +79,8 @@ World::World(const Plan& plan, std::FILE* trace_to)
           scheduler_, [this](const std::string& why) { scheduler_.note_failure(why); },
           [this](const wire::Address& at, const wire::Packet& packet,
                  const wire::Segment& segment) { arrived(at, packet, segment); }),
-      rings_(network_, scheduler_, trace_, [this](const wire::Address& at) { host_.arrived(at); }),
+      rings_(network_, scheduler_, trace_, plan.lends,
+             [this](const wire::Address& at) { host_.arrived(at); }),
       host_(
           scheduler_, network_, plan.nap, plan.seed ^ 0x4057,
           [this](Scheduler::Group group, std::unique_ptr<link::Link> port) {
