@@ -25,6 +25,7 @@ struct Counters {
   Counter receives_completed;   ///< with success
   Counter multicasts_sent;      ///< among packets_sent
   Counter multicasts_received;  ///< among packets_received: once, however many took it
+  Counter payloads_fetched;  ///< of packets_received, whose payload stayed with its sender at first
   Counter direct_requests;  ///< WRITEs and READs that were a copy within the machine, no packets
 
   // What repeats and refuses, on both sides.
@@ -97,6 +98,7 @@ inline constexpr std::array<CounterEntry, kCounters> kCounterTable = {{
     {"receives_completed", &Counters::receives_completed},
     {"multicasts_sent", &Counters::multicasts_sent},
     {"multicasts_received", &Counters::multicasts_received},
+    {"payloads_fetched", &Counters::payloads_fetched},
     {"direct_requests", &Counters::direct_requests},
     {"retransmitted", &Counters::retransmitted},
     {"timeouts", &Counters::timeouts},

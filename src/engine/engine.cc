@@ -36,15 +36,6 @@ bool is_like(const wire::Segment& first, const wire::Segment& next) {
          next.path == first.path && next.lender == first.lender && next.lent == first.lent;
 }
 
-/// Brings a payload that did not come with its packet, and has no place of its own yet, to where
-/// that says that it is.
-bool complete(const wire::Segment& segment) {
-  if (segment.lender == nullptr) [[likely]]
-    return true;
-  const Bytes room = segment.lender->room(segment.lent);
-  return segment.lender->fetch(std::span(&segment, 1), room.data()) == 1;
-}
-
 void tell(Handled& handled, Use use) {
   handled.taken += use != Use::kNone ? 1 : 0;
   handled.useful += use == Use::kUseful ? 1 : 0;
@@ -137,6 +128,7 @@ struct Engine::Impl {
   [[nodiscard]] Row place(const wire::Packet& packet, QueuePair& qp,
                           std::span<const wire::Segment> segments, wire::IcrcVerifier& verifier,
                           Time now);
+  [[nodiscard]] bool complete(const wire::Segment& segment, QueuePair* qp);
   [[nodiscard]] Row fetch(wire::Packet packet, QueuePair& qp,
                           std::span<const wire::Segment> segments, Time now);
   [[nodiscard]] Use handle_verified(const std::expected<wire::Packet, wire::ParseError>& packet,
@@ -291,7 +283,7 @@ void Engine::Impl::handle(std::span<const wire::Segment>& left, wire::IcrcVerifi
   }
   left = left.subspan(1);
   Use use = Use::kNone;
-  if (complete(segment) && verifier.holds(segment)) {
+  if (complete(segment, qp) && verifier.holds(segment)) {
     use = handle_verified(packet, qp, segment, now);
     tell(handled, use);
   } else {
@@ -349,6 +341,19 @@ Engine::Impl::Row Engine::Impl::place(const wire::Packet& packet, QueuePair& qp,
   return row;
 }
 
+/// Brings a payload that did not come with its packet, and has no place of its own yet, to where
+/// the packet says that it is.
+bool Engine::Impl::complete(const wire::Segment& segment, QueuePair* qp) {
+  if (segment.lender == nullptr) [[likely]]
+    return true;
+  const Bytes room = segment.lender->room(segment.lent);
+  if (qp == nullptr || segment.lender->fetch(std::span(&segment, 1), room.data()) != 1)
+    return false;
+  ++core.counters.payloads_fetched;
+  qp->count_fetched(1);
+  return true;
+}
+
 /// The same where the payloads are still with their sender: one call fetches all that is there.
 Engine::Impl::Row Engine::Impl::fetch(wire::Packet packet, QueuePair& qp,
                                       std::span<const wire::Segment> segments, Time now) {
@@ -361,6 +366,8 @@ Engine::Impl::Row Engine::Impl::fetch(wire::Packet packet, QueuePair& qp,
     qp.handle_placed(packet, segment, 1, now);
   }
   core.counters.packets_received.add(placed);
+  core.counters.payloads_fetched.add(placed);
+  qp.count_fetched(placed);
   if (placed != 0) note(qp);
   return {.placed = placed, .wrong = placed != row.size()};
 }

@@ -49,6 +49,7 @@ class QueuePair {
   /// is to follow. Such packets are counted by count_received().
   [[nodiscard]] bool take_like(const wire::Packet& packet);
   void count_received(std::uint64_t packets) { counters_.packets_received.add(packets); }
+  void count_fetched(std::uint64_t packets) { counters_.payloads_fetched.add(packets); }
   /// Where a packet's payload goes, when that is fixed without the packet: it is the expected one
   /// in the middle of a message, and its memory is one piece. Nothing else of it was verified, so
   /// nothing changes. Empty otherwise. There may be room behind it for the payloads of packets of

@@ -25,6 +25,8 @@ void read_all(RingReader& reader) {
     VERBENA_CHECK(record->packet.size() >= kMinRingPacket);
     VERBENA_CHECK(record->packet.size() <= kMaxRingPacket);
     for (const std::byte byte : record->packet) sum += std::to_integer<std::uint32_t>(byte);
+    VERBENA_CHECK(record->lent <= wire::kMaxChannelMtu);
+    if (record->lent != 0) sum += RingReader::loan_of(record->packet).size;
     bytes += record->packet.size();
     VERBENA_CHECK(bytes <= kRingSize);
   }

@@ -71,6 +71,63 @@ TEST(ShmRing, PayloadsOfLongPacketsBeginAtALine) {
   }
 }
 
+TEST(ShmRing, LentPayloadStaysWhereItIs) {
+  Ring ring;
+  EXPECT_FALSE(ring.writer.reader_fetches());
+  ring.reader.fetches(true);
+  EXPECT_TRUE(ring.writer.reader_fetches());
+  const std::vector<std::byte> payload(wire::kMaxChannelMtu);
+  std::byte* const to = ring.writer.begin_lent(kMinRingPacket, 3, 64, payload);
+  ASSERT_NE(to, nullptr);
+  std::memset(to, 7, kMinRingPacket);
+  ring.writer.commit();
+  const auto record = ring.reader.next();
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->packet.size(), kMinRingPacket);
+  EXPECT_EQ(record->packet.front(), std::byte{7});
+  EXPECT_EQ(record->traffic_class, 3);
+  EXPECT_EQ(record->lent, payload.size());
+  const Loan loan = RingReader::loan_of(record->packet);
+  EXPECT_EQ(loan.address, reinterpret_cast<std::uintptr_t>(payload.data()));
+  EXPECT_EQ(loan.size, payload.size());
+  EXPECT_EQ(loan.recalls, ring.reader.recalls());
+  ASSERT_TRUE(ring.write(64, 1));
+  EXPECT_EQ(ring.reader.next()->lent, 0U);
+}
+
+TEST(ShmRing, OnlyWhatIsLentAndNotReleasedIsRecalled) {
+  Ring ring;
+  const std::vector<std::byte> payload(100);
+  ASSERT_TRUE(ring.write(64, 1));
+  ring.writer.recall();
+  EXPECT_EQ(ring.reader.recalls(), 0U);
+  ASSERT_NE(ring.writer.begin_lent(kMinRingPacket, 0, 0, payload), nullptr);
+  ring.writer.commit();
+  ring.writer.recall();
+  EXPECT_EQ(ring.reader.recalls(), 1U);
+  while (ring.reader.next()) continue;
+  ring.writer.recall();
+  EXPECT_EQ(ring.reader.recalls(), 2U) << "it may be fetched at this moment";
+  ring.reader.release();
+  ring.writer.recall();
+  EXPECT_EQ(ring.reader.recalls(), 2U);
+}
+
+TEST(ShmRing, ALoanThatCannotBeBreaksIt) {
+  for (const std::uint32_t size : {0U, wire::kMaxChannelMtu + 1}) {
+    Ring ring;
+    const std::vector<std::byte> payload(100);
+    std::byte* const to = ring.writer.begin_lent(kMinRingPacket, 0, 0, payload);
+    ASSERT_NE(to, nullptr);
+    ring.writer.commit();
+    Loan loan = RingReader::loan_of(ConstBytes(to, kMinRingPacket));
+    loan.size = size;
+    std::memcpy(to - sizeof loan, &loan, sizeof loan);
+    EXPECT_FALSE(ring.reader.next());
+    EXPECT_TRUE(ring.reader.broken());
+  }
+}
+
 TEST(ShmRing, WhatWasNotCommittedIsNotThere) {
   Ring ring;
   ring.writer.commit();

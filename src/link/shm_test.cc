@@ -72,7 +72,7 @@ struct Slot {
 
 class ShmLinkTest : public ::testing::Test {
  protected:
-  ShmLinkTest() {
+  explicit ShmLinkTest(pid_t b_fetches_from = 0) {
     auto there = RingMemory::create().value();
     auto back = RingMemory::create().value();
     raw = RingMemory::open(there.descriptor.get()).value();
@@ -98,7 +98,8 @@ class ShmLinkTest : public ::testing::Test {
                               .own = path.destination,
                               .peer = path.source,
                               .bell = bells[1]->get(),
-                              .keep = bells[1]})
+                              .keep = bells[1],
+                            .fetch_from = b_fetches_from})
                       .value();
     EXPECT_TRUE(b.receive().empty());
   }
@@ -280,6 +281,137 @@ TEST_F(ShmLinkTest, WhoIsGoneWakesNobodyForEver) {
   EXPECT_TRUE(b.receive().empty());
   EXPECT_TRUE(b.link->arm());
   EXPECT_FALSE(b.is_woken());
+}
+
+/// `b` fetches: both are this process.
+class LendingTest : public ShmLinkTest {
+ protected:
+  static constexpr std::uint32_t kSegment = ShmChannel::kLendFrom;
+  LendingTest() : ShmLinkTest(sys::getpid()) {}
+
+  /// A message of so many packets that lies in one piece.
+  wire::Train message(std::uint32_t packets, wire::Opcode middle = wire::Opcode::kRcSendMiddle) {
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i / 251);
+    piece = ConstBytes(bytes).first(packets * std::size_t{kSegment});
+    wire::Train train;
+    train.path = &path;
+    train.head.bth.opcode = static_cast<wire::Opcode>(static_cast<std::uint8_t>(middle) - 1);
+    train.middle_opcode = middle;
+    train.last_opcode = static_cast<wire::Opcode>(static_cast<std::uint8_t>(middle) + 1);
+    train.count = packets;
+    train.segment_size = kSegment;
+    train.payload_size = packets * kSegment;
+    train.gather = std::span(&piece, 1);
+    return train;
+  }
+  /// What comes at once; their payloads may have stayed.
+  std::vector<wire::Segment> receive(const wire::Train& train) {
+    EXPECT_EQ(a.link->send(std::span(&train, 1), a.now), 1U);
+    std::vector<wire::Segment> segments(64);
+    segments.resize(b.link->receive(segments, b.now));
+    return segments;
+  }
+  static std::size_t lent(const std::vector<wire::Segment>& segments) {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        segments, [](const wire::Segment& segment) { return segment.lent != 0; }));
+  }
+  /// Of all that was lent, how many payloads come.
+  std::size_t fetch(const std::vector<wire::Segment>& segments) {
+    std::vector<wire::Segment> those;
+    for (const wire::Segment& segment : segments) {
+      if (segment.lent != 0) those.push_back(segment);
+    }
+    return those.empty() ? 0 : those.front().lender->fetch(those, fetched.data());
+  }
+
+  std::vector<std::byte> bytes = std::vector<std::byte>(std::size_t{20} * kSegment);
+  std::vector<std::byte> fetched = std::vector<std::byte>(std::size_t{20} * kSegment);
+  ConstBytes piece;
+};
+
+TEST_F(LendingTest, TheMiddleOfAMessageStaysUntilItIsFetched) {
+  EXPECT_TRUE(a.link->lends(path));
+  const auto segments = receive(message(20));
+  ASSERT_EQ(segments.size(), 20U);
+  EXPECT_EQ(lent(segments), 18U);
+  EXPECT_EQ(segments.front().lent + segments.back().lent, 0U);
+  EXPECT_EQ(fetch(segments), 18U);
+  const auto middle = ConstBytes(bytes).subspan(kSegment, std::size_t{18} * kSegment);
+  EXPECT_TRUE(std::ranges::equal(middle, ConstBytes(fetched).first(middle.size())));
+}
+
+TEST_F(LendingTest, WhatLiesApartIsFetchedAllTheSame) {
+  auto segments = receive(message(20));
+  std::ranges::reverse(segments);  // no two payloads lie behind each other
+  EXPECT_EQ(fetch(segments), 18U);
+  for (std::size_t i = 0; i < 18; ++i) {
+    EXPECT_TRUE(std::ranges::equal(ConstBytes(fetched).subspan(i * kSegment, kSegment),
+                                   ConstBytes(bytes).subspan((18 - i) * kSegment, kSegment)))
+        << i;
+  }
+}
+
+TEST_F(LendingTest, OnlyWhatIsLongAndAcknowledgedAndInOnePieceIsLent) {
+  EXPECT_EQ(lent(receive(message(4, wire::Opcode::kRcWriteMiddle))), 2U);
+  EXPECT_EQ(lent(receive(message(4, wire::Opcode::kRcReadResponseMiddle))), 0U);
+  EXPECT_EQ(lent(receive(message(4, wire::Opcode::kUcSendMiddle))), 0U);
+  wire::Train train = message(4);
+  train.segment_size = kSegment - 4;
+  train.payload_size = 4 * train.segment_size;
+  EXPECT_EQ(lent(receive(train)), 0U);
+  train = message(3);
+  const ConstBytes all = piece;
+  const std::array halves{all.first(all.size() / 2), all.subspan(all.size() / 2)};
+  train.gather = halves;
+  EXPECT_EQ(lent(receive(train)), 0U);
+}
+
+TEST_F(LendingTest, WhatIsRecalledIsLostAndWhatComesBehindItIsNot) {
+  const auto before = receive(message(6));
+  a.link->recall(static_cast<std::uint16_t>(path.channel + 1));
+  EXPECT_EQ(fetch(before), 4U) << "another channel's";
+  a.link->recall(path.channel);
+  EXPECT_EQ(fetch(before), 0U);
+  EXPECT_EQ(fetch(receive(message(6))), 4U);
+  const auto again = receive(message(6));
+  a.link->recall(0);
+  EXPECT_EQ(fetch(again), 0U);
+}
+
+TEST_F(LendingTest, AMemoryThatCannotBeReadIsCopiedFromThenOn) {
+  const std::size_t size = std::size_t{4} * kSegment;
+  void* const pages =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  wire::Train train = message(4);
+  piece = ConstBytes(static_cast<std::byte*>(pages), size);
+  auto segments = receive(train);
+  ::munmap(static_cast<std::byte*>(pages) + 2 * kSegment, 2 * kSegment);
+  EXPECT_EQ(fetch(segments), 1U) << "as far as it is there";
+  EXPECT_FALSE(a.link->lends(path));
+  EXPECT_EQ(fetch(segments), 0U);
+  EXPECT_EQ(lent(receive(message(4))), 0U);
+  ::munmap(pages, size);
+}
+
+TEST_F(LendingTest, NothingComesFromAProcessThatIsGone) {
+  const auto segments = receive(message(4));
+  a.link.reset();
+  a.channels.reset();
+  bells[0].reset();
+  EXPECT_EQ(fetch(segments), 0U) << "another process may have its number";
+}
+
+TEST_F(LendingTest, WhatIsNotInTheMiddleIsNotTakenForLent) {
+  const wire::Train train = message(3);
+  ASSERT_EQ(a.link->send(std::span(&train, 1), a.now), 1U);
+  // Behind the record of the first packet, and 24 bytes of its own.
+  const std::size_t first = 64 + (kSegment + wire::kIcrcSize + 63) / 64 * 64;
+  std::byte& opcode = raw.bytes()[65536 + first + 24];
+  ASSERT_EQ(opcode, static_cast<std::byte>(wire::Opcode::kRcSendMiddle));
+  opcode = static_cast<std::byte>(wire::Opcode::kRcSendOnly);
+  std::array<wire::Segment, 4> segments;
+  EXPECT_EQ(b.link->receive(segments, b.now), 2U);
 }
 
 TEST_F(ShmLinkTest, ChannelsAreBounded) {

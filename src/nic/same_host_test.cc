@@ -219,6 +219,69 @@ TEST_F(SharedMemoryTest, AThreadedProgramsMemoryStaysItsOwn) {
   EXPECT_EQ(a.nic->counters().direct_requests, 0U);
 }
 
+/// Long messages are fetched by their receiver, or not, as the test wants.
+class FetchingTest : public ::testing::TestWithParam<Fetching> {
+ protected:
+  static constexpr std::uint32_t kLong = 1 << 20;
+  static constexpr testing::EndOptions kOptions{.memory_size = std::size_t{2} * kLong};
+  static void fill(End& end, unsigned seed) {
+    for (std::size_t i = 0; i < end.memory.size(); ++i)
+      end.memory[i] = static_cast<std::byte>(i / 977 + seed);
+  }
+  static bool same(const End& left, const End& right) {
+    return std::equal(left.memory.begin(), left.memory.begin() + kLong, right.memory.begin());
+  }
+
+  std::unique_ptr<LiveHost> host_ =
+      LiveHost::create({.same_host = true, .fetching = GetParam()}).value();
+};
+
+TEST_P(FetchingTest, LongMessagesComeWhole) {
+  End a(*host_, "127.77.30.22", kOptions);
+  End b(*host_, "127.77.30.23", kOptions);
+  testing::connect(a, b);
+  for (unsigned i = 0; i < 20; ++i) {
+    fill(a, i);
+    ASSERT_TRUE(b.receive(21, {b.piece(0, kLong)}));
+    ASSERT_TRUE(a.send({.id = 11, .opcode = SendOpcode::kSend}, {a.piece(0, kLong)}));
+    EXPECT_EQ(await(b, b.receive_cq).byte_count, kLong);
+    EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+    EXPECT_TRUE(same(a, b)) << i;
+    fill(b, i + 100);
+    ASSERT_TRUE(b.send({.id = 12,
+                        .opcode = SendOpcode::kWrite,
+                        .remote_address = a.base(),
+                        .rkey = a.region->key},
+                       {b.piece(0, kLong)}));
+    EXPECT_EQ(await(b, b.send_cq).status, Status::kSuccess);
+    EXPECT_TRUE(same(a, b)) << i;
+  }
+  const std::uint64_t fetched = a.nic->counters().payloads_fetched;
+  constexpr std::uint64_t kMiddles = kLong / wire::kMaxChannelMtu - 2;
+  EXPECT_EQ(fetched, GetParam() == Fetching::kAlways ? 20 * kMiddles : 0);
+  EXPECT_EQ(b.nic->counters().payloads_fetched, fetched);
+}
+
+// Whatever the receiver has fetched by then, no message is told of that the program had taken back.
+TEST_P(FetchingTest, WhatIsFlushedMayChangeAtOnce) {
+  End a(*host_, "127.77.30.24", kOptions);
+  End b(*host_, "127.77.30.25", kOptions);
+  testing::connect(a, b);
+  fill(a, 1);
+  ASSERT_TRUE(b.receive(21, {b.piece(0, kLong)}));
+  ASSERT_TRUE(a.send({.id = 11, .opcode = SendOpcode::kSend}, {a.piece(0, kLong)}));
+  ASSERT_TRUE(a.to_state(engine::QpState::kErr));
+  std::ranges::fill(a.memory, std::byte{0xEE});
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const auto received = b.poll(b.receive_cq);
+  if (!received.empty() && received.front().status == Status::kSuccess) {
+    EXPECT_EQ(std::ranges::count(b.memory, std::byte{0xEE}), 0);
+  }
+  EXPECT_FALSE(a.poll(a.send_cq).empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FetchingTest, ::testing::Values(Fetching::kAlways, Fetching::kNever));
+
 class Offers : public ::testing::Test {
  protected:
   ChannelOffer offer() {

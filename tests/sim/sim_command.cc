@@ -71,6 +71,7 @@ nlohmann::ordered_json to_json(const RunCounters& counters) {
           {"packets", counters.packets},
           {"bytes", counters.bytes},
           {"by_ring", counters.by_ring},
+          {"fetched", counters.fetched},
           {"direct", counters.direct},
           {"retransmitted", counters.retransmitted},
           {"naks", counters.naks},

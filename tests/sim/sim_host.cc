@@ -118,6 +118,12 @@ std::uint64_t SimHost::direct_requests() const {
   return sum;
 }
 
+std::uint64_t SimHost::payloads_fetched() const {
+  std::uint64_t sum = 0;
+  for (const auto& counters : counted_) sum += counters->payloads_fetched;
+  return sum;
+}
+
 /// All processes have one memory: every region is where it is, for its peers, too. What a program
 /// takes away would stay in a file; here it would be gone for them as well.
 std::optional<nic::SharedMemory> SimHost::share_memory(Bytes memory, std::uint32_t access) {

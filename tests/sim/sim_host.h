@@ -52,6 +52,8 @@ class SimHost final : public nic::Host, public Actor {
 
   /// WRITEs and READs of all NICs that were copied without packets.
   [[nodiscard]] std::uint64_t direct_requests() const;
+  /// Packets whose payload was fetched from their sender.
+  [[nodiscard]] std::uint64_t payloads_fetched() const;
   [[nodiscard]] std::size_t nics() const { return nics_.size(); }
   [[nodiscard]] std::size_t notifiers() const { return notifiers_.size(); }
 

@@ -193,6 +193,7 @@ StreamReport StreamRun::run() {
     trace_.mix_all(one.read, one.written);
   }
   report_.by_ring = rings_.packets();
+  report_.fetched = host_.payloads_fetched();
   for (Program& one : programs_) one = Program{};
   compat::clear_devices();
   running = nullptr;

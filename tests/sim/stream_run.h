@@ -45,6 +45,7 @@ struct StreamReport {
   std::uint64_t told = 0;                 ///< ends that were told of the stream's failure
   std::uint64_t troubles = 0;             ///< that came and passed
   std::uint64_t by_ring = 0;              ///< packets
+  std::uint64_t fetched = 0;              ///< of these, those whose payload stayed with its sender
 };
 
 [[nodiscard]] StreamPlan make_stream_plan(std::uint64_t seed);

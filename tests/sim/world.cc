@@ -250,6 +250,7 @@ void World::sum_up() {
   counters_.packets = network_.counters().packets;
   counters_.bytes = network_.counters().bytes;
   counters_.by_ring = rings_.packets();
+  counters_.fetched = host_.payloads_fetched();
   counters_.direct = host_.direct_requests();
   counters_.overflowed = network_.counters().overflows;
   counters_.cut = network_.counters().cut;
@@ -445,6 +446,7 @@ void run_streams(RunReport& report, bool same_host, std::FILE* trace_to) {
   report.hash ^= stream.hash;
   report.virtual_time += stream.virtual_time;
   report.counters.by_ring += stream.by_ring;
+  report.counters.fetched += stream.fetched;
   ++report.counters.streams;
   report.counters.stream_bytes += stream.read[0] + stream.read[1];
   report.counters.stream_stalls += stream.stalls[0] + stream.stalls[1];
