@@ -26,7 +26,7 @@ struct Counters {
   Counter multicasts_sent;      ///< among packets_sent
   Counter multicasts_received;  ///< among packets_received: once, however many took it
   Counter payloads_fetched;  ///< of packets_received, whose payload stayed with its sender at first
-  Counter direct_requests;  ///< WRITEs and READs that were a copy within the machine, no packets
+  Counter direct_requests;   ///< WRITEs and READs that were a copy within the machine, no packets
 
   // What repeats and refuses, on both sides.
   Counter retransmitted;  ///< packets

@@ -274,7 +274,7 @@ void Engine::Impl::handle(std::span<const wire::Segment>& left, wire::IcrcVerifi
   if (qp != nullptr && packet->info().place == wire::Place::kMiddle) {
     if (segment.lender != nullptr) packet->payload = segment.lender->room(segment.lent);
     const Row row = segment.lender != nullptr ? fetch(*packet, *qp, left, now)
-                                                  : place(*packet, *qp, left, verifier, now);
+                                              : place(*packet, *qp, left, verifier, now);
     handled.taken += row.placed;
     handled.useful += row.placed;
     handled.bad += row.wrong ? 1 : 0;

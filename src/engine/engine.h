@@ -109,8 +109,8 @@ struct EngineConfig {
   /// leaves, and waits; what is acknowledged keeps within windows. Empty: the way is never full.
   std::function<bool(const wire::Path& path, std::size_t bytes, Time now)> has_room{};
   /// Whether packets from the middle of SENDs and WRITEs go by a path's channel without their
-  /// payload, which the receiver fetches; and that those of a channel may change now, whether fetched
-  /// or not. Empty: they never go so.
+  /// payload, which the receiver fetches; and that those of a channel may change now, whether
+  /// fetched or not. Empty: they never go so.
   std::function<bool(const wire::Path& path)> lends{};
   std::function<void(std::uint16_t channel)> recall{};
   /// On: connected queue pairs send ECN-capable packets, answer marked ones with CNPs and go by the

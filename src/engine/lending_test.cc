@@ -73,8 +73,8 @@ class Lending : public EngineTest {
     std::vector<wire::Segment> segments;
     for (Datagram& datagram : packets) {
       const wire::Packet packet = datagram.packet();
-      auto& segment = segments.emplace_back(
-          wire::Segment{.datagram = datagram.bytes, .path = datagram.path});
+      auto& segment =
+          segments.emplace_back(wire::Segment{.datagram = datagram.bytes, .path = datagram.path});
       if (packet.info().place != wire::Place::kMiddle) continue;
       const std::size_t headers = packet.info().header_size;
       keeper.payloads[datagram.bytes.data()].assign(packet.payload.begin(), packet.payload.end());

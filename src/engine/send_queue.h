@@ -19,8 +19,8 @@ struct SendWqe {
 
   // The requester's own notes.
   std::uint32_t first_psn = 0;
-  std::uint32_t psn_count = 0;  ///< 0 until PSNs are assigned
-  std::uint32_t read_part = 1;  ///< packets of a READ that one READ request on the wire asks for
+  std::uint32_t psn_count = 0;    ///< 0 until PSNs are assigned
+  std::uint32_t read_part = 1;    ///< packets of a READ that one READ request on the wire asks for
   std::uint32_t packet_cost = 0;  ///< what each of its packets is counted with in a window
 
   ConstBytes inline_bytes{};  ///< when request.inline_data

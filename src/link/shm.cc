@@ -22,7 +22,7 @@ constexpr int kBellsAtOnce = 16;
 /// A reader that only waits for a processor reads again within this time.
 constexpr Duration kReadsWithin = std::chrono::seconds(1);
 /// Bytes that are fetched before the peer hears of any, so that it goes on meanwhile.
-constexpr std::size_t kLentAtOnce = 512 << 10;
+constexpr std::size_t kLentAtOnce = 1 << 20;
 /// Pieces of a peer's memory that are fetched by one call.
 constexpr std::size_t kPiecesAtOnce = 16;
 
@@ -229,8 +229,7 @@ bool ShmLink::write(const wire::Train& train) {
 
 /// The payload that a packet may leave where it is; nothing: it is copied.
 ConstBytes ShmLink::Way::to_lend(const wire::Train& train, const wire::TrainPacket& packet) const {
-  if (packet.payload_size < lend_from || !may_be_lent(packet) || !out.reader_fetches())
-    return {};
+  if (packet.payload_size < lend_from || !may_be_lent(packet) || !out.reader_fetches()) return {};
   return wire::payload_in_one(train, packet);
 }
 
@@ -337,8 +336,10 @@ void ShmLink::Way::fetch_no_more() {
   fetch_from = 0;
   in.fetches(false);
   if (!peer_is_there()) return;
-  log(LogLevel::kInfo, "long messages of the process at {} are copied twice: its memory cannot be "
-      "read ({})", wire::to_string(path.source), std::generic_category().message(error));
+  log(LogLevel::kInfo,
+      "long messages of the process at {} are copied twice: its memory cannot be "
+      "read ({})",
+      wire::to_string(path.source), std::generic_category().message(error));
 }
 
 /// Bells are taken here only: one that somebody who polls had taken would not wake the sleeper, and

@@ -120,8 +120,8 @@ class ShmLink final : public Link {
     pid_t fetch_from;
     std::size_t lend_from;
     std::vector<std::byte> bounce{};  ///< see room()
-    std::size_t promised = 0;  ///< bytes that has_room() gave since the last send()
-    Time full_since = kNever;  ///< has_room() says so since then
+    std::size_t promised = 0;         ///< bytes that has_room() gave since the last send()
+    Time full_since = kNever;         ///< has_room() says so since then
   };
   /// Where a train stopped that did not fit: given again first, it goes on there.
   struct Resume {

@@ -49,10 +49,9 @@ constexpr std::uint64_t footprint_of(const Descriptor& descriptor) {
 
 /// Whether a record can be what a writer says of it. Room for the next word is its own, always.
 constexpr bool can_be(const Descriptor& descriptor, std::uint64_t unreleased) {
-  const bool placed = descriptor.lent != 0 ? descriptor.offset == kLentOffset &&
-                                                 descriptor.size <= kMaxLentPacket
-                                           : descriptor.offset >= sizeof(Descriptor) &&
-                                                 descriptor.offset <= kLine;
+  const bool placed = descriptor.lent != 0
+                          ? descriptor.offset == kLentOffset && descriptor.size <= kMaxLentPacket
+                          : descriptor.offset >= sizeof(Descriptor) && descriptor.offset <= kLine;
   return descriptor.size >= kMinRingPacket && descriptor.size <= kMaxRingPacket && placed &&
          unreleased + footprint_of(descriptor) <= kRingSize - kLine;
 }

@@ -99,7 +99,7 @@ class ShmLinkTest : public ::testing::Test {
                               .peer = path.source,
                               .bell = bells[1]->get(),
                               .keep = bells[1],
-                            .fetch_from = b_fetches_from})
+                              .fetch_from = b_fetches_from})
                       .value();
     EXPECT_TRUE(b.receive().empty());
   }

@@ -18,9 +18,9 @@ namespace {
 constexpr std::size_t kTrial = 256 << 10;
 constexpr int kTrials = 3;
 /// How much slower than a copy within a cache the kernel's may be: bytes that one processor puts
-/// into a ring and another one takes out of it are handed from cache to cache. Where the kernel takes
-/// twice as long as that copy (Sapphire Rapids), it beats the ring; where it takes four to nine times
-/// (Zen 5), the ring is faster by half.
+/// into a ring and another one takes out of it are handed from cache to cache. Where the kernel
+/// takes twice as long as that copy (Sapphire Rapids), it beats the ring; where it takes four to
+/// nine times (Zen 5), the ring is faster by half.
 constexpr int kMostSlower = 3;
 
 ssize_t read_memory(pid_t process, Bytes to, const std::byte* from) {
@@ -45,8 +45,8 @@ bool measure() {
   std::vector<std::byte> from(kTrial, std::byte{1});
   std::vector<std::byte> to(kTrial);
   bool fetched = true;
-  const auto by_kernel = time_of(
-      [&] { fetched = read_memory(sys::getpid(), to, from.data()) == kTrial && fetched; });
+  const auto by_kernel =
+      time_of([&] { fetched = read_memory(sys::getpid(), to, from.data()) == kTrial && fetched; });
   const auto by_hand = time_of([&] { wire::copy_bytes(to.data(), from.data(), kTrial); });
   const bool pays = fetched && by_kernel <= kMostSlower * by_hand;
   log(LogLevel::kDebug, "{} KiB are copied in {} us by the kernel, in {} us by hand: {}",

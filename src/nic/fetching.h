@@ -10,7 +10,7 @@ namespace verbena::nic {
 /// Whether a receiver takes the middle of long messages out of its peer's memory by itself, in one
 /// copy, which the kernel makes, instead of two that the processes make (decision 0014).
 enum class Fetching : std::uint8_t {
-  kAuto,    ///< where that is faster on this machine
+  kAuto,  ///< where that is faster on this machine
   kNever,
   kAlways,  ///< where the kernel allows it
 };

@@ -219,13 +219,14 @@ Result<std::uint16_t> SameHost::open(const SlotPair& pair, pid_t peer, Half half
   if (channels == nullptr)
     return fail(std::errc::address_not_available, "the slot takes no channels");
   auto bell = std::make_shared<const LedgerFd>(ledger_, std::move(half.bell));
-  const std::uint16_t number = VERBENA_TRY(channels->open({.out = std::move(half.out),
-                                                           .in = std::move(half.in),
-                                                           .own = pair.own,
-                                                           .peer = pair.peer,
-                                                           .bell = bell->get(),
-                                                           .keep = bell,
-                                                           .fetch_from = fetched_from(peer, fetching_)}));
+  const std::uint16_t number =
+      VERBENA_TRY(channels->open({.out = std::move(half.out),
+                                  .in = std::move(half.in),
+                                  .own = pair.own,
+                                  .peer = pair.peer,
+                                  .bell = bell->get(),
+                                  .keep = bell,
+                                  .fetch_from = fetched_from(peer, fetching_)}));
   if (const auto paths = found->second.paths.lock(); paths != nullptr && half.direct) {
     half.direct->own = pair.own;
     half.direct->peer = pair.peer;

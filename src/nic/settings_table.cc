@@ -242,8 +242,8 @@ constexpr Setting kFetch{
     .allowed = {},
     .choices = kFetchChoices,
     .number = [](const Settings& s) { return static_cast<std::uint64_t>(s.fetching); },
-    .set_number =
-        [](Settings& s, std::uint64_t value) { s.fetching = static_cast<Fetching>(value); }};
+    .set_number = [](Settings& s,
+                     std::uint64_t value) { s.fetching = static_cast<Fetching>(value); }};
 
 constexpr Setting kEthernet{
     .key = "ethernet",

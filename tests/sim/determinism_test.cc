@@ -55,6 +55,15 @@ TEST(Campaign, RunsEverySeedOnceAndAddsUp) {
   EXPECT_GE(report.counters.operations, 12U * 500);
 }
 
+TEST(Campaign, OnOneMachineTakesEveryWayThereIs) {
+  const CampaignReport report =
+      run_campaign({.first = 1, .last = 12, .jobs = 2, .same_host = true});
+  for (const FailedSeed& seed : report.failed) ADD_FAILURE() << seed.seed << ": " << seed.failure;
+  EXPECT_GE(report.counters.by_ring, 5000U);
+  EXPECT_GE(report.counters.fetched, 500U);
+  EXPECT_GE(report.counters.direct, 100U);
+}
+
 TEST(Plans, HaveEnoughOfEverything) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     const Plan plan = make_plan(seed);

@@ -22,8 +22,8 @@ namespace verbena::sim {
 /// too, and a process that vanished leaves its own as they are.
 class SameHost {
  public:
-  /// `arrived` is called for the address at which something waits. Where they lend, packets from the
-  /// middle of messages leave their payload with the sender.
+  /// `arrived` is called for the address at which something waits. Where they lend, packets from
+  /// the middle of messages leave their payload with the sender.
   SameHost(const Network& network, const Scheduler& scheduler, Trace& trace, bool lends,
            std::function<void(const wire::Address& at)> arrived)
       : network_(network),

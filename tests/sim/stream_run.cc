@@ -83,7 +83,7 @@ class StreamRun {
         random_(plan.seed ^ 0x57E1),
         scheduler_(plan.seed ^ 0x57E2),
         network_(scheduler_, packets_, {}, plan.seed ^ 0x57E3),
-        rings_(network_, scheduler_, packets_, plan.lends,
+        rings_(network_, scheduler_, packets_, false,
                [this](const wire::Address& at) { host_.arrived(at); }),
         host_(
             scheduler_, network_, kNap, plan.seed ^ 0x57E4,
@@ -193,7 +193,6 @@ StreamReport StreamRun::run() {
     trace_.mix_all(one.read, one.written);
   }
   report_.by_ring = rings_.packets();
-  report_.fetched = host_.payloads_fetched();
   for (Program& one : programs_) one = Program{};
   compat::clear_devices();
   running = nullptr;
@@ -368,7 +367,6 @@ StreamPlan make_stream_plan(std::uint64_t seed) {
   plan.listens = random.below(2) == 0;
   plan.troubles = static_cast<std::uint32_t>(random.below(3));
   plan.share_memory = random.below(2) == 0;
-  plan.lends = random.below(2) == 0;
   const auto rate = [&](std::uint64_t most) {
     return random.below(2) == 0 ? 0U : static_cast<std::uint32_t>(random.below(most));
   };

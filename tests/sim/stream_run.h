@@ -33,7 +33,6 @@ struct StreamPlan {
   DisturbancePlan disturbance{};
   bool same_host = false;
   bool share_memory = false;  ///< and each other's memory, with `same_host`
-  bool lends = false;         ///< what is in the middle of messages stays with its sender
 };
 
 struct StreamReport {
@@ -45,7 +44,6 @@ struct StreamReport {
   std::uint64_t told = 0;                 ///< ends that were told of the stream's failure
   std::uint64_t troubles = 0;             ///< that came and passed
   std::uint64_t by_ring = 0;              ///< packets
-  std::uint64_t fetched = 0;              ///< of these, those whose payload stayed with its sender
 };
 
 [[nodiscard]] StreamPlan make_stream_plan(std::uint64_t seed);

@@ -446,7 +446,6 @@ void run_streams(RunReport& report, bool same_host, std::FILE* trace_to) {
   report.hash ^= stream.hash;
   report.virtual_time += stream.virtual_time;
   report.counters.by_ring += stream.by_ring;
-  report.counters.fetched += stream.fetched;
   ++report.counters.streams;
   report.counters.stream_bytes += stream.read[0] + stream.read[1];
   report.counters.stream_stalls += stream.stalls[0] + stream.stalls[1];
