@@ -128,7 +128,8 @@ struct Engine::Impl {
   [[nodiscard]] Row place(const wire::Packet& packet, QueuePair& qp,
                           std::span<const wire::Segment> segments, wire::IcrcVerifier& verifier,
                           Time now);
-  [[nodiscard]] bool complete(const wire::Segment& segment, QueuePair* qp);
+  [[nodiscard]] bool complete(const wire::Segment& segment, const wire::Packet& packet,
+                              QueuePair& qp);
   [[nodiscard]] Row fetch(wire::Packet packet, QueuePair& qp,
                           std::span<const wire::Segment> segments, Time now);
   [[nodiscard]] Use handle_verified(const std::expected<wire::Packet, wire::ParseError>& packet,
@@ -283,7 +284,9 @@ void Engine::Impl::handle(std::span<const wire::Segment>& left, wire::IcrcVerifi
   }
   left = left.subspan(1);
   Use use = Use::kNone;
-  if (complete(segment, qp) && verifier.holds(segment)) {
+  const bool whole =
+      segment.lender == nullptr || (qp != nullptr && complete(segment, *packet, *qp));
+  if (whole && verifier.holds(segment)) {
     use = handle_verified(packet, qp, segment, now);
     tell(handled, use);
   } else {
@@ -342,15 +345,14 @@ Engine::Impl::Row Engine::Impl::place(const wire::Packet& packet, QueuePair& qp,
 }
 
 /// Brings a payload that did not come with its packet, and has no place of its own yet, to where
-/// the packet says that it is.
-bool Engine::Impl::complete(const wire::Segment& segment, QueuePair* qp) {
-  if (segment.lender == nullptr) [[likely]]
-    return true;
+/// the packet says that it is, if anybody is going to look.
+bool Engine::Impl::complete(const wire::Segment& segment, const wire::Packet& packet,
+                            QueuePair& qp) {
+  if (!qp.looks_into(packet)) return true;
   const Bytes room = segment.lender->room(segment.lent);
-  if (qp == nullptr || segment.lender->fetch(std::span(&segment, 1), room.data()) != 1)
-    return false;
+  if (segment.lender->fetch(std::span(&segment, 1), room.data()) != 1) return false;
   ++core.counters.payloads_fetched;
-  qp->count_fetched(1);
+  qp.count_fetched(1);
   return true;
 }
 

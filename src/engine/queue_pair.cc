@@ -269,6 +269,12 @@ Counter Counters::* QueuePair::objection(const wire::Packet& packet,
   return misled ? &Counters::wrong_source : nullptr;
 }
 
+bool QueuePair::looks_into(const wire::Packet& packet) const {
+  const bool reliable = config_.type == QpType::kRc || config_.type == QpType::kXrcReceive;
+  return !reliable || !is_request(packet.info().operation) ||
+         packet.bth.psn == responder_.expected_psn();
+}
+
 Bytes QueuePair::place_of(const wire::Packet& packet, const wire::Segment& segment,
                           std::size_t row) const {
   const wire::OpcodeInfo& info = packet.info();

@@ -50,6 +50,8 @@ class QueuePair {
   [[nodiscard]] bool take_like(const wire::Packet& packet);
   void count_received(std::uint64_t packets) { counters_.packets_received.add(packets); }
   void count_fetched(std::uint64_t packets) { counters_.payloads_fetched.add(packets); }
+  /// False of a packet that is refused or repeated whatever it carries.
+  [[nodiscard]] bool looks_into(const wire::Packet& packet) const;
   /// Where a packet's payload goes, when that is fixed without the packet: it is the expected one
   /// in the middle of a message, and its memory is one piece. Nothing else of it was verified, so
   /// nothing changes. Empty otherwise. There may be room behind it for the payloads of packets of

@@ -21,7 +21,7 @@ constexpr Duration kLookBelow = std::chrono::microseconds(20);
 constexpr int kBellsAtOnce = 16;
 /// A reader that only waits for a processor reads again within this time.
 constexpr Duration kReadsWithin = std::chrono::seconds(1);
-/// Bytes that are fetched before the peer hears of any, so that it goes on meanwhile.
+/// Bytes that are fetched in one turn, before their sender hears of any.
 constexpr std::size_t kLentAtOnce = 1 << 20;
 /// Pieces of a peer's memory that are fetched by one call.
 constexpr std::size_t kPiecesAtOnce = 16;
@@ -305,15 +305,14 @@ std::size_t ShmLink::Way::fetch(std::span<const wire::Segment> packets, std::byt
   const std::uint32_t recalls = in.recalls();
   std::array<iovec, kPiecesAtOnce> pieces;
   std::size_t fetched = 0;
-  bool whole = fetch_from != 0;
-  while (whole && fetched < packets.size()) {
+  while (fetch_from != 0 && fetched < packets.size()) {
     const Asked asked = ask_for(packets.subspan(fetched), recalls, pieces);
+    if (asked.packets == 0) break;
     const iovec local{.iov_base = to + fetched * size, .iov_len = asked.packets * size};
     const ssize_t got = sys::process_vm_readv(fetch_from, &local, 1, pieces.data(),
                                               static_cast<unsigned>(asked.pieces));
     if (got > 0) fetched += static_cast<std::size_t>(got) / size;
-    whole = asked.packets != 0 && got == static_cast<ssize_t>(local.iov_len);
-    if (!whole && asked.packets != 0) fetch_no_more();
+    if (got != static_cast<ssize_t>(local.iov_len)) fetch_no_more();
   }
   // What was recalled meanwhile, or what another process has where this peer's was, is nothing.
   return in.recalls() == recalls && peer_is_there() ? fetched : 0;
@@ -337,8 +336,8 @@ void ShmLink::Way::fetch_no_more() {
   in.fetches(false);
   if (!peer_is_there()) return;
   log(LogLevel::kInfo,
-      "long messages of the process at {} are copied twice: its memory cannot be "
-      "read ({})",
+      "long messages of the process at {} are copied twice from now on: they could not be read "
+      "where they are ({})",
       wire::to_string(path.source), std::generic_category().message(error));
 }
 
