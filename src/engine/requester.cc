@@ -261,7 +261,7 @@ void Requester::advance_row(std::uint32_t count, Time now) {
     SendWqe& wqe = qp_.config().send_queue->at(assigned_);
     wqe.first_psn = next_psn_;
     wqe.psn_count = 1;
-    wqe.packet_cost = kPacketOverhead + payload_on_the_way(wqe);
+    wqe.packet_cost = kPacketOverhead + wqe.length;
     next_psn_ = psn_add(next_psn_, 1);
   }
   note_sent(count, now);

@@ -205,7 +205,8 @@ bool ShmLink::write(const wire::Train& train) {
   std::uint32_t index = again ? resume.packets : 0;
   wire::TrainPacket packet = wire::packet_at(train, index);
   for (;;) {
-    const ConstBytes lent = way->to_lend(train, packet);
+    const bool is_long = packet.payload_size >= way->lend_from;
+    const ConstBytes lent = is_long ? way->to_lend(train, packet) : ConstBytes();
     std::byte* const place = way->begin(train, packet, lent);
     if (place == nullptr) {
       resume_ = {.destination_qp = train.head.bth.destination_qp,
@@ -229,8 +230,8 @@ bool ShmLink::write(const wire::Train& train) {
 
 /// The payload that a packet may leave where it is; nothing: it is copied.
 ConstBytes ShmLink::Way::to_lend(const wire::Train& train, const wire::TrainPacket& packet) const {
-  if (packet.payload_size < lend_from || !may_be_lent(packet) || !out.reader_fetches()) return {};
-  return wire::payload_in_one(train, packet);
+  return may_be_lent(packet) && out.reader_fetches() ? wire::payload_in_one(train, packet)
+                                                     : ConstBytes();
 }
 
 std::byte* ShmLink::Way::begin(const wire::Train& train, const wire::TrainPacket& packet,

@@ -136,6 +136,16 @@ bool RingWriter::has_room(std::uint64_t bytes) {
   return kRingSize - (next_ - released_) >= bytes;
 }
 
+inline std::byte* RingWriter::begin_record(Word word) {
+  begun_ = 0;
+  const auto descriptor = std::bit_cast<Descriptor>(word);
+  const std::uint64_t footprint = footprint_of(descriptor);
+  if (!has_room(footprint + kLine)) return nullptr;
+  begun_ = word;
+  word_at(memory_.at(next_ + footprint)).store(0, std::memory_order_relaxed);
+  return memory_.at(next_) + descriptor.offset;
+}
+
 std::byte* RingWriter::begin(std::size_t size, std::size_t header_size, std::uint8_t traffic_class,
                              std::uint8_t hop_limit) {
   VERBENA_CHECK(size >= kMinRingPacket && size <= kMaxRingPacket &&
@@ -163,16 +173,6 @@ std::byte* RingWriter::begin_lent(std::size_t size, std::uint8_t traffic_class,
                   .recalls = memory_.indices().recalls.load(std::memory_order_relaxed)};
   std::memcpy(memory_.at(next_) + sizeof(Descriptor), &loan, sizeof loan);
   return place;
-}
-
-std::byte* RingWriter::begin_record(Word word) {
-  begun_ = 0;
-  const auto descriptor = std::bit_cast<Descriptor>(word);
-  const std::uint64_t footprint = footprint_of(descriptor);
-  if (!has_room(footprint + kLine)) return nullptr;
-  begun_ = word;
-  word_at(memory_.at(next_ + footprint)).store(0, std::memory_order_relaxed);
-  return memory_.at(next_) + descriptor.offset;
 }
 
 void RingWriter::commit() {
