@@ -265,7 +265,7 @@ TEST_P(FetchingTest, WhatIsFlushedMayChangeAtOnce) {
   End a(*host_, "127.77.30.24", kOptions);
   End b(*host_, "127.77.30.25", kOptions);
   testing::connect(a, b);
-  fill(a, 1);
+  std::ranges::fill(a.memory, std::byte{0x11});
   ASSERT_TRUE(b.receive(21, {b.piece(0, kLong)}));
   ASSERT_TRUE(a.send({.id = 11, .opcode = SendOpcode::kSend}, {a.piece(0, kLong)}));
   ASSERT_TRUE(a.to_state(engine::QpState::kErr));
