@@ -248,9 +248,13 @@ TEST_P(FetchingTest, LongMessagesComeWhole) {
     EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
     EXPECT_TRUE(same(a, b)) << i;
     fill(b, i + 100);
-    ASSERT_TRUE(b.send(
-        {.id = 12, .opcode = SendOpcode::kWrite, .remote_address = a.base(), .rkey = a.region->key},
-        {b.piece(0, kLong)}));
+    ASSERT_TRUE(a.receive(22, {}));
+    ASSERT_TRUE(b.send({.id = 12,
+                        .opcode = SendOpcode::kWriteWithImm,
+                        .remote_address = a.base(),
+                        .rkey = a.region->key},
+                       {b.piece(0, kLong)}));
+    EXPECT_EQ(await(a, a.receive_cq).byte_count, kLong);
     EXPECT_EQ(await(b, b.send_cq).status, Status::kSuccess);
     EXPECT_TRUE(same(a, b)) << i;
   }
