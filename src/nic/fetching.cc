@@ -69,7 +69,12 @@ bool fetching_pays() {
 }
 
 pid_t fetched_from(pid_t peer, Fetching wanted) {
-  if (wanted == Fetching::kNever || peer == 0) return 0;
+  if (wanted == Fetching::kNever) return 0;
+  if (peer == 0) {
+    log(LogLevel::kInfo,
+        "long messages of a process that cannot be seen from here are copied twice");
+    return 0;
+  }
   if (!may_fetch_from(peer)) {
     log(LogLevel::kInfo,
         "long messages of process {} are copied twice: its memory cannot be read ({})", peer,
