@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cstring>
 #include <expected>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "engine/mutants.h"
 #include "engine/qp_list.h"
 #include "engine/queue_pair.h"
+#include "engine/segment_rows.h"
 #include "engine/timer_heap.h"
 #include "engine/train_batch.h"
 
@@ -24,46 +24,9 @@ namespace {
 
 constexpr std::size_t kBatchTrains = 64;
 
-/// The last four bytes of a BTH: whether an acknowledgement is asked for, and the PSN.
-std::uint32_t numbered(const wire::Segment& segment) {
-  return load_be<std::uint32_t>(segment.datagram.data() + wire::kKindSize);
-}
-
-/// Whether two segments carry packets of one kind and size on one path. The first has been parsed.
-bool is_like(const wire::Segment& first, const wire::Segment& next) {
-  return next.datagram.size() == first.datagram.size() &&
-         std::memcmp(next.datagram.data(), first.datagram.data(), wire::kKindSize) == 0 &&
-         next.path == first.path && next.lender == first.lender && next.lent == first.lent;
-}
-
 void tell(Handled& handled, Use use) {
   handled.taken += use != Use::kNone ? 1 : 0;
   handled.useful += use == Use::kUseful ? 1 : 0;
-}
-
-/// How many segments have their payloads where the first one has it, and are alike, with PSNs that
-/// count up. The first has been parsed.
-std::size_t lent_length(std::span<const wire::Segment> segments) {
-  const wire::Segment& first = segments.front();
-  std::size_t length = 1;
-  while (length < segments.size() && is_like(first, segments[length]) &&
-         ((numbered(segments[length]) - numbered(first)) & wire::kMask24) == length)
-    ++length;
-  return length;
-}
-
-/// How many segments are a row: alike, with PSNs that count up, and nothing behind the BTH. One
-/// when none follows; so is whatever asks for an acknowledgement. The first has been parsed.
-std::size_t row_length(std::span<const wire::Segment> segments) {
-  const wire::Segment& first = segments.front();
-  const std::uint32_t number = numbered(first);
-  const std::size_t most =
-      std::min<std::size_t>(segments.size(), wire::kMask24 + 1 - std::min(number, wire::kMask24));
-  std::size_t length = 1;
-  while (length < most && is_like(first, segments[length]) &&
-         numbered(segments[length]) == number + length)
-    ++length;
-  return length;
 }
 
 }  // namespace

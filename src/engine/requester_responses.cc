@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The requester's second half: what acknowledgements, NAKs, READ responses and atomic
+// The requester's second part: what acknowledgements, NAKs, READ responses and atomic
 // acknowledgements do to the requests under way.
 #include "engine/mutants.h"
 #include "engine/psn.h"
