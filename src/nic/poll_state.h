@@ -16,8 +16,9 @@ namespace verbena::nic {
 /// wait for its completions and take in what comes by themselves.
 ///
 /// POLLED begins with the 64th poll that came no more than 50 µs after the one before (in a virtual
-/// machine an interruption takes 20 to 50), and ends 50 µs after the last or when a completion
-/// queue is armed. A longer gap takes kGapCost polls back, of at most kMostPolls: a thread that was
+/// machine an interruption takes 20 to 50), and ends 50 µs after the last, 200 behind the 128th
+/// (whoever looks has interrupted it, maybe in a long copy), or when a completion queue is armed. A
+/// longer gap takes kGapCost polls back, of at most kMostPolls: a thread that was
 /// preempted for a moment goes on polling, be it some times in a row, one that polls a little
 /// between other work never gets there. What a thread does
 /// in the NIC is no gap, be it ever so long: taking in what came, or posting, for a while without a
@@ -34,6 +35,8 @@ class PollState {
   static constexpr std::uint32_t kMuchWork = 8;
   static constexpr Duration kGap = std::chrono::microseconds(50);
   static constexpr Duration kSilence = std::chrono::microseconds(50);
+  static constexpr std::uint32_t kManyPolls = 2 * kPolls;
+  static constexpr Duration kSilenceOfMany = std::chrono::microseconds(200);
   static constexpr Duration kPosting = std::chrono::microseconds(200);
   static constexpr Duration kLately = std::chrono::milliseconds(1);
   /// More than a scheduler's slice.
@@ -120,10 +123,12 @@ class PollState {
   }
 
   [[nodiscard]] bool polled(Time now) const {
-    return polls_.load(std::memory_order_relaxed) >= kPolls &&
+    const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
+    const Duration silence = polls >= kManyPolls ? kSilenceOfMany : kSilence;
+    return polls >= kPolls &&
            (inside_.load(std::memory_order_relaxed) ||
             now.time_since_epoch().count() - last_.load(std::memory_order_relaxed) <=
-                kSilence.count());
+                silence.count());
   }
 
   /// Some thread has polled within kBack, or often and within kLately, and waits for no

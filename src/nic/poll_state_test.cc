@@ -27,6 +27,16 @@ TEST(PollState, PolledAfterManyPollsWithoutAGap) {
   EXPECT_FALSE(state.polled(now + PollState::kSilence + 1ns));
 }
 
+TEST(PollState, WhoPolledForLongMayBeInterruptedInACopy) {
+  PollState state;
+  const Time now{1s};
+  for (std::uint32_t i = 1; i < PollState::kManyPolls; ++i) state.poll(now);
+  EXPECT_FALSE(state.polled(now + PollState::kSilence + 1ns));
+  state.poll(now);
+  EXPECT_TRUE(state.polled(now + PollState::kSilenceOfMany));
+  EXPECT_FALSE(state.polled(now + PollState::kSilenceOfMany + 1ns));
+}
+
 TEST(PollState, AGapTakesSomePollsBack) {
   PollState state;
   Time now{1s};
