@@ -134,39 +134,45 @@ void connection::check_origin() {
 
 // --- The user
 
-Result<> connection::await_bytes(Lock& lock, Wait how) {
-  const auto ready = [this] { return has_to_read(); };
+/// Empty at the end.
+Result<std::span<const std::byte>> connection::await_bytes(Lock& lock, Wait how) {
   reader_.parked = false;
-  if (ready()) return {};
-  if (how == Wait::kNo) return look(reader_, ready);
-  return wait(lock, deadline_of(reader_.timeout), "stream::read", ready);
+  if (const auto front = core().front(); !is_pending(front)) return front;
+  const auto ready = [this] { return has_to_read(); };
+  if (how == Wait::kNo)
+    VERBENA_TRY(look(reader_, ready));
+  else
+    VERBENA_TRY(wait(lock, deadline_of(reader_.timeout), "stream::read", ready));
+  return core().front();
 }
 
-Result<> connection::await_room(Lock& lock, Wait how) {
-  const auto ready = [this] { return has_room(); };
+Result<std::span<std::byte>> connection::await_room(Lock& lock, Wait how) {
   writer_.parked = false;
-  if (ready()) return {};
-  if (how == Wait::kNo) return look(writer_, ready);
-  return wait(lock, deadline_of(writer_.timeout), "stream::write", ready);
+  if (const auto room = core().room(); !is_pending(room)) return room;
+  const auto ready = [this] { return has_room(); };
+  if (how == Wait::kNo)
+    VERBENA_TRY(look(writer_, ready));
+  else
+    VERBENA_TRY(wait(lock, deadline_of(writer_.timeout), "stream::write", ready));
+  return core().room();
 }
 
 Result<std::size_t> connection::read_some(std::span<std::byte> into, Wait how) {
   const std::lock_guard one(reader_.one_at_a_time);
   if (into.empty()) return 0;
   Lock lock(mutex_);
-  VERBENA_TRY(await_bytes(lock, how));
+  auto front = VERBENA_TRY(await_bytes(lock, how));
   std::size_t done = 0;
-  while (done < into.size()) {
-    const auto front = core().front();
-    if (!front && done == 0) return std::unexpected(front.error());
-    if (!front || front->empty()) break;
-    const std::size_t n = std::min(front->size(), into.size() - done);
+  while (!front.empty()) {
+    const std::size_t n = std::min(front.size(), into.size() - done);
     lock.unlock();
-    copy_bytes(into.data() + done, front->data(), n);
+    copy_bytes(into.data() + done, front.data(), n);
     lock.lock();
     core().consume(n);
     done += n;
     post();
+    if (done == into.size()) break;
+    front = core().front().value_or(std::span<const std::byte>());
   }
   serve_parked();
   return done;
@@ -176,19 +182,18 @@ Result<std::size_t> connection::write_some(std::span<const std::byte> from, Wait
   const std::lock_guard one(writer_.one_at_a_time);
   if (from.empty()) return 0;
   Lock lock(mutex_);
-  VERBENA_TRY(await_room(lock, how));
-  if (auto room = core().room(); !room) return std::unexpected(room.error());
+  auto room = VERBENA_TRY(await_room(lock, how));
   std::size_t done = 0;
-  while (done < from.size()) {
-    const auto room = core().room();
-    if (!room) break;
-    const std::size_t n = std::min(room->size(), from.size() - done);
+  while (!room.empty()) {
+    const std::size_t n = std::min(room.size(), from.size() - done);
     lock.unlock();
-    copy_bytes(room->data(), from.data() + done, n);
+    copy_bytes(room.data(), from.data() + done, n);
     lock.lock();
     core().commit(n);
     done += n;
     post_written();
+    if (done == from.size()) break;
+    room = core().room().value_or(std::span<std::byte>());
   }
   serve_parked();
   return done;
@@ -197,8 +202,7 @@ Result<std::size_t> connection::write_some(std::span<const std::byte> from, Wait
 Result<std::span<const std::byte>> connection::peek() {
   const std::lock_guard one(reader_.one_at_a_time);
   Lock lock(mutex_);
-  VERBENA_TRY(await_bytes(lock, Wait::kYes));
-  return core().front();
+  return await_bytes(lock, Wait::kYes);
 }
 
 Result<> connection::consume(std::size_t bytes) {
@@ -217,8 +221,7 @@ Result<> connection::consume(std::size_t bytes) {
 Result<std::span<std::byte>> connection::prepare() {
   const std::lock_guard one(writer_.one_at_a_time);
   Lock lock(mutex_);
-  VERBENA_TRY(await_room(lock, Wait::kYes));
-  return core().room();
+  return await_room(lock, Wait::kYes);
 }
 
 Result<> connection::commit(std::size_t bytes) {

@@ -103,8 +103,8 @@ class connection {
   void drive(Lock& lock, Clock::time_point now, Deadline deadline);
   [[nodiscard]] Result<> wait(Lock& lock, Deadline deadline, const char* verb, const Ready& ready);
   [[nodiscard]] Result<> look(Side& side, const Ready& ready);
-  [[nodiscard]] Result<> await_bytes(Lock& lock, Wait how);
-  [[nodiscard]] Result<> await_room(Lock& lock, Wait how);
+  [[nodiscard]] Result<std::span<const std::byte>> await_bytes(Lock& lock, Wait how);
+  [[nodiscard]] Result<std::span<std::byte>> await_room(Lock& lock, Wait how);
   void keep_alive();
   void serve_parked();
   [[nodiscard]] bool has_to_read() const { return !is_pending(core().front()); }

@@ -19,15 +19,20 @@ class Fifo {
   [[nodiscard]] const T& front() const { return items_[first_]; }
   void push(const T& item) {
     assert(!full());
-    items_[(first_ + size_++) % items_.size()] = item;
+    items_[within(first_ + size_++)] = item;
   }
   void pop() {
     assert(!empty());
-    first_ = (first_ + 1) % items_.size();
+    first_ = within(first_ + 1);
     --size_;
   }
 
  private:
+  /// Of a place that is less than twice as far.
+  [[nodiscard]] std::size_t within(std::size_t at) const {
+    return at < items_.size() ? at : at - items_.size();
+  }
+
   std::vector<T> items_;
   std::size_t first_ = 0;
   std::size_t size_ = 0;

@@ -98,6 +98,7 @@ Result<> post_receives(Resources& of, const queue_pair<rc>& qp) {
     }
     if (list.empty()) return {};
     if (auto posted = qp.post(list); !posted) return std::unexpected(posted.error().error);
+    if (list.size() < kBatch) return {};
   }
 }
 
@@ -118,6 +119,7 @@ Result<> post_sends(Resources& of, const queue_pair<rc>& qp) {
     }
     if (list.empty()) return {};
     if (auto posted = qp.post(list); !posted) return std::unexpected(posted.error().error);
+    if (list.size() < kBatch) return {};
   }
 }
 
