@@ -140,8 +140,10 @@ class PollState {
            now.time_since_epoch().count() - last_.load(std::memory_order_relaxed) <= back.count();
   }
 
-  /// Some thread has polled, or woken up, within kLately: it may be back at any moment.
+  /// Some thread has polled, or woken up, within kLately: it may be back at any moment. Or one is
+  /// inside, be it ever so long: it may wait for the processor of whoever looks.
   [[nodiscard]] bool polled_lately(Time now) const {
+    if (inside_.load(std::memory_order_relaxed)) return true;
     const auto latest =
         std::max(last_.load(std::memory_order_relaxed), woke_up_.load(std::memory_order_relaxed));
     return now.time_since_epoch().count() - latest <= kLately.count();

@@ -96,6 +96,16 @@ TEST(PollState, RemembersForAWhileThatSomebodyPolled) {
   EXPECT_TRUE(state.polled_lately(now + 1s + PollState::kLately)) << "it finds completions there";
 }
 
+TEST(PollState, WhoIsInsideHasNotGone) {
+  PollState state;
+  const Time now{1s};
+  state.poll(now);
+  state.enter();
+  EXPECT_TRUE(state.polled_lately(now + 1s)) << "it may wait for the processor";
+  state.leave();
+  EXPECT_FALSE(state.polled_lately(now + 1s));
+}
+
 /// This thread on one of the processors that it may use, until the end.
 class OnProcessor {
  public:
