@@ -15,16 +15,16 @@ namespace verbena::nic {
 /// Whether application threads drive the NIC so that nobody else need: because they poll often, or
 /// wait for its completions and take in what comes by themselves.
 ///
-/// POLLED begins with the 64th poll that came no more than 50 µs after the one before (in a virtual
-/// machine an interruption takes 20 to 50), and ends 50 µs after the last, 200 behind the 128th
-/// (whoever looks has interrupted it, maybe in a long copy), or when a completion queue is armed. A
-/// longer gap takes kGapCost polls back, of at most kMostPolls: a thread that was
-/// preempted for a moment goes on polling, be it some times in a row, one that polls a little
-/// between other work never gets there. What a thread does
-/// in the NIC is no gap, be it ever so long: taking in what came, or posting, for a while without a
-/// poll. Where that was much it counts as kMuchWork polls more: who moves large messages polls only
-/// once for each. Several threads polling count together; a lost count among them only delays
-/// POLLED.
+/// POLLED begins with the 64th poll that came no more than 50 µs after the one before (in a
+/// virtual machine an interruption takes 20 to 50), and ends 50 µs after the last, 200
+/// behind the 128th (whoever looks has interrupted it, maybe in a long copy), or when a
+/// completion queue is armed. A longer gap takes kGapCost polls back, of at most kMostPolls:
+/// a thread that was preempted for a moment goes on polling, be it some times in a row, one
+/// that polls a little between other work never gets there. What a thread does in the NIC is
+/// no gap, be it ever so long: taking in what came, or posting, for a while without a poll.
+/// Where that was much it counts as kMuchWork polls more: who moves large messages polls
+/// only once for each. Several threads polling count together; a lost count among them only
+/// delays POLLED.
 ///
 /// Threads: all calls are safe from any thread.
 class PollState {
