@@ -134,27 +134,27 @@ void connection::check_origin() {
 
 // --- The user
 
+/// What `get` returns, once it is not pending.
+template <typename Get>
+std::invoke_result_t<Get> connection::await(Lock& lock, Side& side, Wait how, const char* verb,
+                                            const Get& get) {
+  side.parked = false;
+  if (auto got = get(); !is_pending(got)) return got;
+  const auto ready = [&get] { return !is_pending(get()); };
+  if (how == Wait::kNo)
+    VERBENA_TRY(look(side, ready));
+  else
+    VERBENA_TRY(wait(lock, deadline_of(side.timeout), verb, ready));
+  return get();
+}
+
 /// Empty at the end.
 Result<std::span<const std::byte>> connection::await_bytes(Lock& lock, Wait how) {
-  reader_.parked = false;
-  if (const auto front = core().front(); !is_pending(front)) return front;
-  const auto ready = [this] { return has_to_read(); };
-  if (how == Wait::kNo)
-    VERBENA_TRY(look(reader_, ready));
-  else
-    VERBENA_TRY(wait(lock, deadline_of(reader_.timeout), "stream::read", ready));
-  return core().front();
+  return await(lock, reader_, how, "stream::read", [this] { return core().front(); });
 }
 
 Result<std::span<std::byte>> connection::await_room(Lock& lock, Wait how) {
-  writer_.parked = false;
-  if (const auto room = core().room(); !is_pending(room)) return room;
-  const auto ready = [this] { return has_room(); };
-  if (how == Wait::kNo)
-    VERBENA_TRY(look(writer_, ready));
-  else
-    VERBENA_TRY(wait(lock, deadline_of(writer_.timeout), "stream::write", ready));
-  return core().room();
+  return await(lock, writer_, how, "stream::write", [this] { return core().room(); });
 }
 
 Result<std::size_t> connection::read_some(std::span<std::byte> into, Wait how) {

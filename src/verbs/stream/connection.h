@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "verbena/stream.h"
 #include "verbs/stream/descriptor.h"
@@ -103,6 +104,9 @@ class connection {
   void drive(Lock& lock, Clock::time_point now, Deadline deadline);
   [[nodiscard]] Result<> wait(Lock& lock, Deadline deadline, const char* verb, const Ready& ready);
   [[nodiscard]] Result<> look(Side& side, const Ready& ready);
+  template <typename Get>
+  [[nodiscard]] std::invoke_result_t<Get> await(Lock& lock, Side& side, Wait how, const char* verb,
+                                                const Get& get);
   [[nodiscard]] Result<std::span<const std::byte>> await_bytes(Lock& lock, Wait how);
   [[nodiscard]] Result<std::span<std::byte>> await_room(Lock& lock, Wait how);
   void keep_alive();
