@@ -43,15 +43,6 @@ Result<void> in_range(std::string_view name, std::uint32_t value, std::uint32_t 
               fmt::format("{} is {}, the limit is {}", name, value, limit));
 }
 
-/// Compared by words: a vector of what was written in parts just before comes only when the caches
-/// have it, behind the copies of the packets before.
-bool is_same(const wire::Address& one, const wire::Address& other) {
-  const auto word = [](const wire::Address& of, std::size_t at) {
-    return load_be<std::uint64_t>(of.gid.data() + at);
-  };
-  return word(one, 0) == word(other, 0) && word(one, 8) == word(other, 8);
-}
-
 }  // namespace
 
 QueuePair::QueuePair(Core& core, const QpConfig& config)
@@ -271,8 +262,8 @@ Counter Counters::* QueuePair::objection(const wire::Packet& packet,
   if (!receives_in(state())) return &Counters::wrong_state;
   if ((packet.bth.pkey & kPkeyNumber) != kPkeyNumber) return &Counters::wrong_pkey;
   // What is sent to a group names no queue pair of it: those that are attached have their copies.
-  const bool misled = connected() ? !is_same(segment.path.source, attributes_.path.destination) ||
-                                        !is_same(segment.path.destination, attributes_.path.source)
+  const bool misled = connected() ? segment.path.source != attributes_.path.destination ||
+                                        segment.path.destination != attributes_.path.source
                                   : packet.bth.destination_qp != wire::kMulticastQp &&
                                         segment.path.destination.is_multicast();
   return misled ? &Counters::wrong_source : nullptr;
