@@ -116,8 +116,9 @@ Result<void> MemoryHost::join_by_rings() {
 
 std::optional<nic::SharedMemory> MemoryHost::share_memory(Bytes memory, std::uint32_t) {
   if (!shares_) return std::nullopt;
-  return nic::SharedMemory{
-      .pages = memory, .offset = reinterpret_cast<std::uintptr_t>(memory.data()), .writable = true};
+  return nic::SharedMemory{.pages = memory,
+                           .offset = reinterpret_cast<std::uintptr_t>(memory.data()),
+                           .home = nic::Home::kWritable};
 }
 
 Result<std::unique_ptr<nic::Notifier>> MemoryHost::make_notifier() {

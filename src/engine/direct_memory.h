@@ -2,15 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/bytes.h"
 #include "base/time.h"
 
 namespace verbena::engine {
 
-/// Memory that a peer on the same machine shares with this process: there a WRITE or a READ is one
-/// copy, which the requester makes, and no packet. Whatever is not found so goes by packets, so
-/// that the peer itself refuses what is wrong.
+/// Memory of a peer on the same machine, as far as this process can get at it: there a WRITE or a
+/// READ is one copy, which the requester makes, and no packet. Whatever is not found so goes by
+/// packets, so that the peer itself refuses what is wrong.
 ///
 /// Threads: called with the shard held.
 class DirectMemory {
@@ -26,9 +27,14 @@ class DirectMemory {
     std::uint64_t length = 0;
     std::uint32_t access = 0;
   };
+  /// Whether anything of a peer's can be had for `access` by a channel.
+  [[nodiscard]] virtual bool offers(std::uint16_t channel, std::uint32_t access) = 0;
   /// Where it is in this process, until leave(): the peer takes it away only then. Empty when it is
   /// not to be had.
   [[nodiscard]] virtual Bytes reach(const Target& target) = 0;
+  /// Has the kernel copy what is not in this process to `to`, which has `target.length` bytes in
+  /// all. False when it is not to be had: some of it may have come.
+  [[nodiscard]] virtual bool fetch(const Target& target, std::span<const Bytes> to) = 0;
   /// False when the peer is gone: nobody will see what was copied.
   [[nodiscard]] virtual bool leave(std::uint16_t channel, Time now) = 0;
 

@@ -8,6 +8,7 @@
 
 #include "base/time.h"
 #include "engine/core.h"
+#include "engine/direct_memory.h"
 #include "engine/train_batch.h"
 #include "wire/packet.h"
 
@@ -80,6 +81,7 @@ class Requester {
   [[nodiscard]] bool may_be_direct(const SendWqe& wqe) const;
   [[nodiscard]] std::optional<Fill> do_directly(SendWqe& wqe, std::uint32_t& budget, Time now);
   [[nodiscard]] bool copy_directly(const SendWqe& wqe, std::uint32_t size);
+  [[nodiscard]] bool fetch_directly(const SendWqe& wqe, const DirectMemory::Target& target) const;
   void count_direct(const SendWqe& wqe);
   void finish_directly(SendWqe& wqe);
   void do_locally(SendWqe& wqe);

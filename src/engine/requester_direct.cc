@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WRITEs and READs that are one copy between the memory of two processes (nic.md, "Same host").
+// WRITEs and READs that are one copy between the memory of two processes (nic.md, "Same host"),
+// made by the requester: by hand, or for READs of what it has not mapped, by the kernel.
 // Such a request takes no PSN, and stands in order all the same: nothing before it is under way,
 // and nothing after it begins before it is complete.
 #include <algorithm>
+#include <array>
 
 #include "engine/direct_memory.h"
 #include "engine/message.h"
@@ -15,8 +17,14 @@ namespace {
 
 /// Bytes that are copied while the peer cannot take its memory away (nic.md, "Same host").
 constexpr std::uint32_t kAtOnce = 256 << 10;
+/// Pieces of a READ's own memory that one call of the kernel's fills.
+constexpr std::size_t kPlaces = 32;
 /// What a small request takes of a turn's bytes.
 constexpr std::uint32_t kLeastCost = 16 << 10;
+
+std::uint32_t access_of(SendOpcode opcode) {
+  return opcode == SendOpcode::kRead ? kRemoteRead : kRemoteWrite;
+}
 
 /// Moves as many bytes as are `there` between a peer and the request's own memory, from byte
 /// `offset` on.
@@ -39,7 +47,8 @@ bool Requester::may_be_direct(const SendWqe& wqe) const {
   const bool alone = (oldest_ == cursor_ && !under_way()) || mutant(Mutant::kDirectOvertakes);
   return alone && cursor_ == assigned_ && wqe.length != 0 &&
          (opcode == SendOpcode::kWrite || opcode == SendOpcode::kRead) &&
-         qp_.config().type == QpType::kRc && !qp_.pace().limits();
+         qp_.config().type == QpType::kRc && !qp_.pace().limits() &&
+         core_.config.direct->offers(qp_.path().channel, access_of(opcode));
 }
 
 /// kIdle: done; kMore: the turn is over. Nothing when it has to go by packets, from its beginning:
@@ -63,18 +72,26 @@ std::optional<Fill> Requester::do_directly(SendWqe& wqe, std::uint32_t& budget, 
 bool Requester::copy_directly(const SendWqe& wqe, std::uint32_t size) {
   DirectMemory& direct = *core_.config.direct;
   const std::uint16_t channel = qp_.path().channel;
-  const bool reads = wqe.request.opcode == SendOpcode::kRead;
-  const Bytes there = direct.reach({.channel = channel,
+  const SendOpcode opcode = wqe.request.opcode;
+  const DirectMemory::Target target{.channel = channel,
                                     .qp_number = qp_.config().number,
                                     .destination_qp = qp_.attributes().destination_qp,
                                     .key = wqe.request.rkey,
                                     .address = wqe.request.remote_address + direct_bytes_,
                                     .length = size,
-                                    .access = reads ? kRemoteRead : kRemoteWrite});
-  if (there.empty()) return false;
+                                    .access = access_of(opcode)};
+  const Bytes there = direct.reach(target);
+  if (there.empty()) return opcode == SendOpcode::kRead && fetch_directly(wqe, target);
   if (copy(core_.memory, qp_, wqe, direct_bytes_, there)) return true;
   static_cast<void>(direct.leave(channel, Time{}));
   return false;
+}
+
+bool Requester::fetch_directly(const SendWqe& wqe, const DirectMemory::Target& target) const {
+  std::array<Bytes, kPlaces> places;
+  const auto to = places_of(core_.memory, wqe.request.pieces, direct_bytes_, target.length,
+                            qp_.read_pd(), places);
+  return !to.empty() && core_.config.direct->fetch(target, to);
 }
 
 void Requester::count_direct(const SendWqe& wqe) {

@@ -28,6 +28,25 @@ class Door final : public DirectMemory {
     inside = bytes.has_value();
     return bytes.value_or(Bytes());
   }
+  bool offers(std::uint16_t channel, std::uint32_t access) override {
+    EXPECT_EQ(channel, kChannel);
+    return (offered & access) != 0;
+  }
+  bool fetch(const Target& target, std::span<const Bytes> to) override {
+    fetched.push_back(to.size());
+    EXPECT_FALSE(inside);
+    const auto bytes = peer->keys.lookup_remote(target.key, target.address, target.length,
+                                                target.access, {.pd = End::kPd});
+    inside = fetches && bytes.has_value();
+    if (!inside) return false;
+    ConstBytes rest = *bytes;
+    for (const Bytes place : to) {
+      std::ranges::copy(rest.first(place.size()), place.begin());
+      rest = rest.subspan(place.size());
+    }
+    EXPECT_TRUE(rest.empty());
+    return true;
+  }
   bool leave(std::uint16_t channel, Time) override {
     EXPECT_EQ(channel, kChannel);
     EXPECT_TRUE(std::exchange(inside, false));
@@ -39,6 +58,9 @@ class Door final : public DirectMemory {
   std::size_t allowed = ~std::size_t{0};
   std::vector<Target> targets;
   std::vector<Admission> admissions;
+  std::uint32_t offered = kRemoteWrite | kRemoteRead;
+  bool fetches = true;
+  std::vector<std::size_t> fetched;  ///< places of each
   bool inside = false;
   bool there = true;
 };
@@ -149,6 +171,79 @@ TEST_F(Direct, AReadFetchesIntoItsPieces) {
   EXPECT_EQ(a_.sent.take().opcode, CompletionOpcode::kRead);
   EXPECT_EQ(std::ranges::count(a_.memory | std::views::take(1100), std::byte{9}), 8 + 4);
   EXPECT_EQ(a_.counters.bytes_received, 8U);
+}
+
+/// The peer's memory is not mapped here, but can be fetched.
+class Fetched : public Direct {
+ protected:
+  Fetched() {
+    door_.allowed = 0;
+    std::ranges::fill(b_.memory, std::byte{9});
+  }
+  void read(const std::vector<Sge>& pieces) {
+    ASSERT_TRUE(a_.send({.id = 8,
+                         .opcode = SendOpcode::kRead,
+                         .signaled = true,
+                         .remote_address = b_.address(10),
+                         .rkey = b_.key},
+                        pieces, now_));
+  }
+};
+
+TEST_F(Fetched, AReadComesIntoItsPieces) {
+  std::ranges::fill(a_.memory, std::byte{});
+  read({a_.piece(0, 3), a_.piece(1000, 5)});
+  EXPECT_TRUE(turn(a_).empty());
+  EXPECT_EQ(a_.sent.take().status, Status::kSuccess);
+  EXPECT_EQ(std::ranges::count(a_.memory, std::byte{9}), 8);
+  EXPECT_EQ(a_.memory[1004], std::byte{9});
+  EXPECT_EQ(door_.fetched, std::vector<std::size_t>{2});
+  EXPECT_EQ(a_.counters.bytes_received, 8U);
+  EXPECT_EQ(a_.counters.direct_requests, 1U);
+}
+
+TEST_F(Fetched, ALongReadComesInParts) {
+  std::ranges::fill(a_.memory, std::byte{});
+  read({a_.piece(0, 300'000), a_.piece(300'000, 100'000)});
+  EXPECT_TRUE(turn(a_).empty());
+  EXPECT_EQ(a_.sent.take().status, Status::kSuccess);
+  EXPECT_EQ(std::ranges::count(a_.memory, std::byte{9}), 400'000);
+  EXPECT_EQ(door_.fetched, (std::vector<std::size_t>{1, 2}));
+}
+
+TEST_F(Fetched, WhatIsNotToBeHadComesByPackets) {
+  door_.fetches = false;
+  std::ranges::fill(a_.memory, std::byte{});
+  read({a_.piece(0, 3000)});
+  deliver(b_, turn(a_));
+  deliver(a_, turn(b_));
+  EXPECT_EQ(a_.sent.take().status, Status::kSuccess);
+  EXPECT_EQ(std::ranges::count(a_.memory, std::byte{9}), 3000);
+  EXPECT_EQ(a_.counters.direct_requests, 0U);
+  EXPECT_EQ(door_.fetched.size(), 1U);
+}
+
+TEST_F(Fetched, NothingIsWrittenWhereTheProgramMayNot) {
+  auto foreign = a_.piece(0, 8);
+  foreign.lkey += 256;
+  read({a_.piece(1000, 8), foreign});
+  EXPECT_TRUE(door_.fetched.empty());
+  deliver(b_, turn(a_));
+  deliver(a_, turn(b_));
+  EXPECT_EQ(a_.sent.take().status, Status::kLocalProtectionError);
+}
+
+TEST_F(Fetched, WritesAreNot) {
+  write(1, 3000);
+  EXPECT_EQ(turn(a_).size(), 1U);
+  EXPECT_TRUE(door_.fetched.empty());
+}
+
+TEST_F(Direct, WhereNothingIsOfferedNothingIsAskedFor) {
+  door_.offered = kRemoteRead;
+  write(1, 3000);
+  EXPECT_EQ(turn(a_).size(), 1U);
+  EXPECT_TRUE(door_.targets.empty());
 }
 
 TEST_F(Direct, InlineDataAndUnsignaledRequestsGoTheSameWay) {

@@ -126,6 +126,22 @@ Bytes piece_of(const MemoryLookup& memory, std::span<const Sge> pieces, std::uin
   return {};
 }
 
+std::span<const Bytes> places_of(const MemoryLookup& memory, std::span<const Sge> pieces,
+                                 std::uint64_t offset, std::uint64_t size, std::uint32_t pd,
+                                 std::span<Bytes> places) {
+  std::size_t count = 0;
+  const auto note = [&](std::uint64_t address, std::uint64_t part,
+                        std::uint32_t lkey) -> std::expected<void, MemoryError> {
+    if (count == places.size()) return std::unexpected(MemoryError::kRange);
+    const auto bytes = memory.lookup(lkey, address, part, kLocalWrite, pd);
+    if (!bytes) return std::unexpected(bytes.error());
+    places[count++] = *bytes;
+    return {};
+  };
+  if (!for_each_part(pieces, offset, size, note)) return {};
+  return places.first(count);
+}
+
 bool present(ConstBytes bytes) {
   return guarded(bytes.data(), bytes.size(), [bytes] {
     const auto look = [](const std::byte* at) {

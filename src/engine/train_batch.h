@@ -81,6 +81,13 @@ class TrainBatch {
 [[nodiscard]] Bytes piece_of(const MemoryLookup& memory, std::span<const Sge> pieces,
                              std::uint64_t offset, std::uint64_t size, std::uint32_t pd);
 
+/// Where `size` bytes from byte `offset` of a scatter list on go, in order, in `places`; none when
+/// one may not be written or they are more than there is room for.
+[[nodiscard]] std::span<const Bytes> places_of(const MemoryLookup& memory,
+                                               std::span<const Sge> pieces, std::uint64_t offset,
+                                               std::uint64_t size, std::uint32_t pd,
+                                               std::span<Bytes> places);
+
 /// Room for `row` payloads of `size` bytes, or where that is not one piece, for one: `find` says
 /// where so many bytes are.
 template <typename Find>

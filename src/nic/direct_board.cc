@@ -41,7 +41,7 @@ struct DirectBoard::KeyEntry {
   std::atomic<std::uint32_t> number;
   std::atomic<std::uint32_t> pd;
   std::atomic<std::uint32_t> access;
-  std::atomic<std::uint32_t> writable;
+  std::atomic<Home> home;
   std::atomic<std::uint64_t> address;
   std::atomic<std::uint64_t> length;
   std::atomic<std::uint64_t> offset;
@@ -144,7 +144,7 @@ void DirectBoard::publish(const SharedRegion& region) {
   if (entry.number.load(std::memory_order_relaxed) != 0) return;
   entry.pd.store(region.pd, std::memory_order_relaxed);
   entry.access.store(region.access, std::memory_order_relaxed);
-  entry.writable.store(region.memory.writable ? 1 : 0, std::memory_order_relaxed);
+  entry.home.store(region.memory.home, std::memory_order_relaxed);
   entry.address.store(region.address, std::memory_order_relaxed);
   entry.length.store(region.memory.pages.size(), std::memory_order_relaxed);
   entry.offset.store(region.memory.offset, std::memory_order_relaxed);
@@ -153,8 +153,8 @@ void DirectBoard::publish(const SharedRegion& region) {
 
 void DirectBoard::withdraw(std::uint32_t number) {
   KeyEntry& entry = key(number);
-  if (entry.number.load(std::memory_order_relaxed) == number)
-    entry.number.store(0, std::memory_order_relaxed);
+  if (entry.number.load(std::memory_order_relaxed) != number) return;
+  entry.number.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
@@ -177,9 +177,9 @@ std::optional<SharedPlace> DirectBoard::find(const engine::DirectMemory::Target&
   if (target.key == 0 || entry.number.load(std::memory_order_acquire) != target.key)
     return std::nullopt;
   const std::uint64_t length = entry.length.load(kRelaxed);
-  const bool writable = entry.writable.load(kRelaxed) != 0;
-  // Pages that are for reading are not written, whatever their owner says.
-  const bool can_be = writable || (target.access & engine::kRemoteWrite) == 0;
+  const Home home = entry.home.load(kRelaxed);
+  // Other pages are for reading, whatever their owner says.
+  const bool can_be = home == Home::kWritable || (target.access & engine::kRemoteWrite) == 0;
   // Below the region's begin this wraps around and is too large.
   const std::uint64_t into = target.address - entry.address.load(kRelaxed);
   const bool granted = can_be && entry.pd.load(kRelaxed) == qp.pd.load(kRelaxed) &&
@@ -189,7 +189,7 @@ std::optional<SharedPlace> DirectBoard::find(const engine::DirectMemory::Target&
   std::atomic_thread_fence(std::memory_order_acquire);
   if (!granted || qp.number.load(kRelaxed) != target.destination_qp) return std::nullopt;
   return SharedPlace{.key = target.key,
-                     .writable = writable,
+                     .home = home,
                      .stretch = stretch,
                      .stretch_length = length,
                      .into = into,

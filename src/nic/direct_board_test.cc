@@ -31,7 +31,7 @@ class Board : public ::testing::Test {
                          .pd = 7,
                          .access = kRemoteWrite | kRemoteRead,
                          .address = 0x10000,
-                         .memory = {.pages = pages_, .offset = 0x4000, .writable = true}});
+                         .memory = {.pages = pages_, .offset = 0x4000, .home = Home::kWritable}});
   }
 
   std::vector<std::byte> pages_ = std::vector<std::byte>(8192);
@@ -50,7 +50,7 @@ TEST_F(Board, SaysWhereTheBytesAre) {
   const auto place = board_.find(right_, kPeer);
   ASSERT_TRUE(place);
   EXPECT_EQ(place->key, 0x305U);
-  EXPECT_TRUE(place->writable);
+  EXPECT_EQ(place->home, Home::kWritable);
   EXPECT_EQ(place->stretch, 0x4000U);
   EXPECT_EQ(place->stretch_length, 8192U);
   EXPECT_EQ(place->into, 0x100U);
@@ -118,12 +118,27 @@ TEST_F(Board, PagesForReadingAreNotWrittenWhateverItSays) {
                        .pd = 7,
                        .access = kRemoteWrite | kRemoteRead,
                        .address = 0x10000,
-                       .memory = {.pages = pages_, .offset = 0x4000, .writable = false}});
+                       .memory = {.pages = pages_, .offset = 0x4000, .home = Home::kReadable}});
   Target target = right_;
   target.key = 0x405;
   EXPECT_FALSE(board_.find(target, kPeer));
   target.access = kRemoteRead;
   EXPECT_TRUE(board_.find(target, kPeer));
+}
+
+TEST_F(Board, MemoryOfItsOwnersIsOnlyRead) {
+  made_.board.publish({.key = 0x405,
+                       .pd = 7,
+                       .access = kRemoteWrite | kRemoteRead,
+                       .address = 0x10000,
+                       .memory = {.pages = pages_, .offset = 0x4000, .home = Home::kOwner}});
+  Target target = right_;
+  target.key = 0x405;
+  EXPECT_FALSE(board_.find(target, kPeer));
+  target.access = kRemoteRead;
+  const auto place = board_.find(target, kPeer);
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->home, Home::kOwner);
 }
 
 TEST_F(Board, APlaceIsTakenOnce) {

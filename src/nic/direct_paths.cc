@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/sys.h"
+#include "engine/types.h"
 
 namespace verbena::nic {
 namespace {
@@ -26,6 +27,9 @@ constexpr std::uint32_t key_of(std::uint64_t word) {
 constexpr std::uint32_t queue_pair_of(std::uint64_t word) {
   return static_cast<std::uint32_t>(word);
 }
+
+/// Whether there may be memory of the peer's in this process.
+bool maps(const DirectPath& path) { return path.pages == nullptr || !path.pages->empty(); }
 
 /// Whether what a peer touches ceases to concern the caller.
 template <typename Concerns>
@@ -76,9 +80,21 @@ DirectPaths::Way* DirectPaths::way(std::uint16_t channel) {
 
 // --- A peer's memory
 
+/// The way, while it leads anywhere.
+DirectPaths::Way* DirectPaths::open_way(std::uint16_t channel) {
+  Way* const found = way(channel);
+  return found != nullptr && up_ && !found->gone ? found : nullptr;
+}
+
+bool DirectPaths::offers(std::uint16_t channel, std::uint32_t access) {
+  const Way* const found = open_way(channel);
+  return found != nullptr &&
+         (maps(found->path) || (access == engine::kRemoteRead && found->path.fetch != nullptr));
+}
+
 Bytes DirectPaths::reach(const Target& target) {
-  Way* const found = way(target.channel);
-  if (found == nullptr || !up_ || found->gone) return {};
+  Way* const found = open_way(target.channel);
+  if (found == nullptr || !maps(found->path)) return {};
   DirectPath& path = found->path;
   if (path.words == nullptr) {
     if (!path.there()) return {};
@@ -89,7 +105,8 @@ Bytes DirectPaths::reach(const Target& target) {
   const bool refused = path.words != nullptr &&
                        path.words->refusal_of(1 - path.end).load(std::memory_order_relaxed) != 0;
   Bytes bytes;
-  if (const auto place = refused ? std::nullopt : path.board.find(target, path.own)) {
+  const auto place = refused ? std::nullopt : path.board.find(target, path.own);
+  if (place && place->home != Home::kOwner) {
     bytes = path.pages != nullptr
                 ? path.pages->at(*place)
                 : Bytes(reinterpret_cast<std::byte*>(place->stretch + place->into),  // NOLINT
@@ -97,6 +114,17 @@ Bytes DirectPaths::reach(const Target& target) {
   }
   if (bytes.empty()) let_go(path);
   return bytes;
+}
+
+bool DirectPaths::fetch(const Target& target, std::span<const Bytes> to) {
+  const Way* const found = open_way(target.channel);
+  if (found == nullptr || found->path.fetch == nullptr) return false;
+  const DirectPath& path = found->path;
+  const auto place = path.board.find(target, path.own);
+  if (!place || place->home != Home::kOwner) return false;
+  if (!path.fetch(place->stretch + place->into, to)) return false;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return path.board.find(target, path.own) == place && path.there();
 }
 
 bool DirectPaths::leave(std::uint16_t channel, Time now) {
@@ -127,14 +155,14 @@ void DirectPaths::admit(const Admission& admission) {
 }
 
 void DirectPaths::publish(const SharedRegion& region) {
-  published_[region.key] = region.memory.pages;
+  if (region.memory.home != Home::kOwner) published_[region.key] = region.memory.pages;
   board_.publish(region);
 }
 
 void DirectPaths::withdraw(std::uint32_t key) {
   follow_changes();
-  if (!published_.contains(key)) return;
   board_.withdraw(key);
+  if (!published_.contains(key)) return;
   wait_for_peers([key](std::uint64_t word) { return key_of(word) == key; });
   published_.erase(key);
 }

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "base/time.h"
@@ -23,8 +24,11 @@ namespace verbena::nic {
 
 /// The way by a channel to a peer's memory, and what the peer does with ours.
 struct DirectPath {
-  DirectBoard board;  ///< the peer's
-  std::unique_ptr<PeerPages> pages{};
+  DirectBoard board;                   ///< the peer's
+  std::unique_ptr<PeerPages> pages{};  ///< null: its memory is ours, too (simulator)
+  /// Has the kernel copy the peer's memory from an address on; null where that is not wanted, or
+  /// not allowed. False when something was missing.
+  std::function<bool(std::uint64_t address, std::span<const Bytes> to)> fetch{};
   /// Null: neither side is ever in the middle of something while the other one runs (simulator).
   std::unique_ptr<ReachWords> words{};
   std::size_t end = 0;  ///< which of the words is ours
@@ -44,6 +48,9 @@ struct DirectPath {
 /// left behind: it is told to use packets, and the pages that it is in are to be given up, so that
 /// what it still writes goes nowhere.
 ///
+/// For what is in its owner's memory alone, and is only read, nobody waits: who has fetched it
+/// looks the place up again, and what was taken away meanwhile is nothing.
+///
 /// Threads: open() and close() from any; everything else with the shard held.
 class DirectPaths final : public engine::DirectMemory {
  public:
@@ -55,7 +62,9 @@ class DirectPaths final : public engine::DirectMemory {
   void open(std::uint16_t channel, DirectPath path);
   void close(std::uint16_t channel);
 
+  [[nodiscard]] bool offers(std::uint16_t channel, std::uint32_t access) override;
   [[nodiscard]] Bytes reach(const Target& target) override;
+  [[nodiscard]] bool fetch(const Target& target, std::span<const Bytes> to) override;
   [[nodiscard]] bool leave(std::uint16_t channel, Time now) override;
   void admit(const Admission& admission) override;
 
@@ -87,6 +96,7 @@ class DirectPaths final : public engine::DirectMemory {
   static void let_go(const DirectPath& path);
   void follow_changes();
   [[nodiscard]] Way* way(std::uint16_t channel);
+  [[nodiscard]] Way* open_way(std::uint16_t channel);
   /// Waits for the peers whose words `concerns`.
   template <typename Concerns>
   void wait_for_peers(Concerns concerns);

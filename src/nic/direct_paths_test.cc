@@ -3,8 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
+#include <functional>
+#include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/types.h"
@@ -45,7 +50,7 @@ class Paths : public ::testing::Test {
                     .address = 0,
                     .memory = {.pages = memory_,
                                .offset = reinterpret_cast<std::uintptr_t>(memory_.data()),
-                               .writable = true}});
+                               .home = Home::kWritable}});
   }
 
   const wire::Address at_owner_ = wire::Address::from_ipv4(0x7F000001);
@@ -139,7 +144,7 @@ TEST_F(Paths, WhoStaysInsideIsLeftBehind) {
                   .address = 0,
                   .memory = {.pages = memory_,
                              .offset = reinterpret_cast<std::uintptr_t>(memory_.data()),
-                             .writable = true}});
+                             .home = Home::kWritable}});
   Target next = target_;
   next.key = kKey + 256;
   EXPECT_TRUE(peer_.reach(next).empty());
@@ -183,6 +188,130 @@ TEST_F(Paths, WhoHasDiedInsideTouchesNothing) {
   there_ = false;
   owner_.withdraw(kKey);
   EXPECT_FALSE(owner_.gives_up());
+}
+
+/// The owner's memory is its own, and the kernel copies it.
+class Fetches : public Paths {
+ protected:
+  Fetches() {
+    owner_.withdraw(kKey);
+    auto reads = admission_;
+    reads.access = engine::kRemoteRead;
+    owner_.admit(reads);
+    owner_.settle(reads.qp_number);
+    publish(kKey, memory_.data());
+    open(true);
+    target_.access = engine::kRemoteRead;
+    std::ranges::fill(memory_, std::byte{5});
+  }
+  void publish(std::uint32_t key, std::byte* at) {
+    owner_.publish({.key = key,
+                    .pd = 7,
+                    .access = engine::kRemoteRead,
+                    .address = 0,
+                    .memory = {.pages = memory_,
+                               .offset = reinterpret_cast<std::uintptr_t>(at),
+                               .home = Home::kOwner}});
+  }
+  void open(bool fetches) {
+    DirectPath path{.board = owner_.board(), .own = at_peer_, .peer = at_owner_};
+    path.pages = std::make_unique<PeerPages>();
+    path.there = [this] { return there_; };
+    if (fetches) {
+      path.fetch = [this](std::uint64_t address, std::span<const Bytes> to) {
+        meanwhile_();
+        std::memcpy(to[0].data(), reinterpret_cast<const std::byte*>(address), to[0].size());
+        return allowed_;
+      };
+    }
+    peer_.open(kThere, std::move(path));
+  }
+  bool fetch() {
+    const Bytes to(got_);
+    return peer_.fetch(target_, std::span(&to, 1));
+  }
+
+  Target target_ = Paths::target_;
+  std::vector<std::byte> got_ = std::vector<std::byte>(32);
+  std::function<void()> meanwhile_ = [] {};
+  bool allowed_ = true;
+};
+
+TEST_F(Fetches, WhatItsOwnerHasToItself) {
+  EXPECT_TRUE(peer_.reach(target_).empty());
+  EXPECT_TRUE(fetch());
+  EXPECT_EQ(std::ranges::count(got_, std::byte{5}), 32);
+  target_.address = memory_.size() - 16;
+  EXPECT_FALSE(fetch()) << "beyond its end";
+}
+
+TEST_F(Fetches, OnlyToRead) {
+  EXPECT_TRUE(peer_.offers(kThere, engine::kRemoteRead));
+  EXPECT_FALSE(peer_.offers(kThere, kRemoteWrite));
+  open(false);
+  EXPECT_FALSE(peer_.offers(kThere, engine::kRemoteRead));
+  EXPECT_FALSE(fetch());
+}
+
+TEST_F(Fetches, NothingWhereThePortIsDownOrThePeerIsGone) {
+  peer_.set_up(false);
+  EXPECT_FALSE(peer_.offers(kThere, engine::kRemoteRead));
+  EXPECT_FALSE(fetch());
+  peer_.set_up(true);
+  there_ = false;
+  EXPECT_FALSE(fetch());
+  there_ = true;
+  allowed_ = false;
+  EXPECT_FALSE(fetch()) << "the kernel refuses";
+}
+
+TEST_F(Fetches, WhatIsTakenAwayMeanwhileIsNothing) {
+  meanwhile_ = [this] { owner_.withdraw(kKey); };
+  EXPECT_FALSE(fetch());
+  EXPECT_FALSE(owner_.gives_up()) << "nobody waits";
+  meanwhile_ = [] {};
+  publish(kKey + 256, memory_.data());
+  target_.key = kKey + 256;
+  EXPECT_TRUE(fetch());
+  meanwhile_ = [this] {
+    owner_.withdraw(kKey + 256);
+    publish(kKey + 256, memory_.data() + 64);
+  };
+  EXPECT_FALSE(fetch()) << "elsewhere";
+  meanwhile_ = [this] {
+    owner_.admit({.qp_number = 0x222});
+    owner_.settle(0x222);
+  };
+  EXPECT_FALSE(fetch()) << "of a queue pair that has ended";
+}
+
+TEST_F(Fetches, NothingThatIsShared) {
+  owner_.withdraw(kKey);
+  owner_.publish({.key = kKey,
+                  .pd = 7,
+                  .access = engine::kRemoteRead,
+                  .address = 0,
+                  .memory = {.pages = memory_, .home = Home::kReadable}});
+  EXPECT_FALSE(fetch());
+}
+
+TEST_F(Paths, MemoryOfItsOwnersIsNotReached) {
+  owner_.withdraw(kKey);
+  auto admission = admission_;
+  admission.access = engine::kRemoteRead;
+  owner_.admit(admission);
+  owner_.settle(admission.qp_number);
+  owner_.publish({.key = kKey,
+                  .pd = 7,
+                  .access = engine::kRemoteRead,
+                  .address = 0,
+                  .memory = {.pages = memory_,
+                             .offset = reinterpret_cast<std::uintptr_t>(memory_.data()),
+                             .home = Home::kOwner}});
+  Target target = target_;
+  target.access = engine::kRemoteRead;
+  EXPECT_TRUE(peer_.offers(kThere, engine::kRemoteRead));
+  EXPECT_TRUE(peer_.reach(target).empty());
 }
 
 TEST(ReachWordsTest, WhatIsNoneIsNotOpened) {

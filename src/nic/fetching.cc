@@ -2,6 +2,7 @@
 #include "nic/fetching.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <system_error>
 #include <vector>
@@ -22,6 +23,8 @@ constexpr int kTrials = 3;
 /// takes twice as long as that copy (Sapphire Rapids), it beats the ring; where it takes four to
 /// nine times (Zen 5), the ring is faster by half.
 constexpr int kMostSlower = 3;
+
+constexpr std::size_t kMostPieces = 32;
 
 ssize_t read_memory(pid_t process, Bytes to, const std::byte* from) {
   const iovec local{.iov_base = to.data(), .iov_len = to.size()};
@@ -61,6 +64,20 @@ bool measure() {
 bool may_fetch_from(pid_t process) {
   std::byte to{};
   return read_memory(process, Bytes(&to, 1), nullptr) < 0 && errno == EFAULT;
+}
+
+bool fetch(pid_t process, std::uint64_t address, std::span<const Bytes> to) {
+  std::array<iovec, kMostPieces> local;
+  if (to.size() > local.size()) return false;
+  std::size_t size = 0;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    local[i] = {.iov_base = to[i].data(), .iov_len = to[i].size()};
+    size += to[i].size();
+  }
+  const iovec remote{.iov_base = reinterpret_cast<void*>(address), .iov_len = size};  // NOLINT
+  const auto pieces = static_cast<unsigned>(to.size());
+  return sys::process_vm_readv(process, local.data(), pieces, &remote, 1) ==
+         static_cast<ssize_t>(size);
 }
 
 bool fetching_pays() {

@@ -4,11 +4,15 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
 
 namespace verbena::nic {
 
-/// Whether a receiver takes the middle of long messages out of its peer's memory by itself, in one
-/// copy, which the kernel makes, instead of two that the processes make (decision 0014).
+/// Whether this process takes what its peers SEND, WRITE and let it READ out of their memory by
+/// itself, in one copy, which the kernel makes, instead of two that the processes make (decision
+/// 0014).
 enum class Fetching : std::uint8_t {
   kAuto,  ///< where that is faster on this machine
   kNever,
@@ -19,11 +23,15 @@ enum class Fetching : std::uint8_t {
 /// it.
 [[nodiscard]] bool may_fetch_from(pid_t process);
 
+/// Has the kernel copy from another process's memory, from `address` on, until `to` is full. False
+/// when it could not: some may have been copied.
+[[nodiscard]] bool fetch(pid_t process, std::uint64_t address, std::span<const Bytes> to);
+
 /// Whether one copy by the kernel beats two by two processors here. Measured once a process, in a
 /// fraction of a millisecond.
 [[nodiscard]] bool fetching_pays();
 
-/// For `link::ShmChannel`: the peer, or 0 when nothing is to be fetched from it. `peer` is 0 when
+/// The peer of a channel, or 0 when nothing is to be fetched from it. `peer` is 0 when
 /// it cannot be seen from here.
 [[nodiscard]] pid_t fetched_from(pid_t peer, Fetching wanted);
 

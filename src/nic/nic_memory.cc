@@ -70,17 +70,20 @@ void Nic::Impl::share(MemoryRegion& region, Bytes memory, std::uint32_t access) 
 }
 
 void Nic::Impl::publish(const MemoryRegion& region, std::uint32_t access) {
-  if (!region.shared) return;
+  const SharedMemory memory = region.shared.value_or(
+      SharedMemory{.pages = region.memory,
+                   .offset = reinterpret_cast<std::uintptr_t>(region.memory.data()),
+                   .home = Home::kOwner});
   std::uint32_t open = access & (engine::kRemoteWrite | engine::kRemoteRead);
-  if (!region.shared->writable) open &= ~std::uint32_t{engine::kRemoteWrite};
-  const auto before =
-      static_cast<std::uint64_t>(region.shared->pages.data() - region.memory.data());
+  if (memory.home != Home::kWritable) open &= ~std::uint32_t{engine::kRemoteWrite};
+  if (open == 0 || memory.pages.empty()) return;
+  const auto before = static_cast<std::uint64_t>(memory.pages.data() - region.memory.data());
   for (const auto& shard : shards) {
     shard->publish({.key = region.key,
                     .pd = region.pd->number,
                     .access = open,
                     .address = region.address + before,
-                    .memory = *region.shared},
+                    .memory = memory},
                    host.now());
   }
 }

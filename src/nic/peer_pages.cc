@@ -42,13 +42,13 @@ Bytes PeerPages::at(const SharedPlace& place) {
 }
 
 PeerPages::Mapping PeerPages::map(const SharedPlace& place) const {
-  const File& file = place.writable ? writable_ : readable_;
+  const File& file = place.home == Home::kWritable ? writable_ : readable_;
   const bool can_be =
       place.stretch % kPage == 0 && place.stretch_length % kPage == 0 &&
       place.stretch_length != 0 && place.stretch_length <= SharedPages::kMostBytes &&
       place.stretch <= file.size && place.stretch_length <= file.size - place.stretch;
   if (!can_be) return {};
-  const int protection = place.writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  const int protection = place.home == Home::kWritable ? PROT_READ | PROT_WRITE : PROT_READ;
   const int flags = MAP_SHARED | (place.stretch_length <= kAtOnce ? MAP_POPULATE : 0);
   void* const base = ::mmap(nullptr, place.stretch_length, protection, flags, file.fd.get(),
                             static_cast<off_t>(place.stretch));

@@ -20,9 +20,11 @@ class PeerPages {
   /// Takes the peer's two files; bad_message for what are none. `ledger` outlives it.
   [[nodiscard]] static Result<PeerPages> open(ForkLedger& ledger, sys::OwnedFd writable,
                                               sys::OwnedFd readable);
+  PeerPages() = default;  ///< of one that shares none
   PeerPages(PeerPages&&) noexcept = default;
   PeerPages& operator=(PeerPages&&) noexcept = default;
 
+  [[nodiscard]] bool empty() const { return !writable_.fd; }
   /// The bytes at a place, until the next call; empty when they cannot be.
   [[nodiscard]] Bytes at(const SharedPlace& place);
 
@@ -45,7 +47,7 @@ class PeerPages {
     }
     ~Mapping();
     [[nodiscard]] bool is_of(const SharedPlace& place) const {
-      return base_ != nullptr && place_.key == place.key && place_.writable == place.writable &&
+      return base_ != nullptr && place_.key == place.key && place_.home == place.home &&
              place_.stretch == place.stretch && place_.stretch_length == place.stretch_length;
     }
     [[nodiscard]] std::byte* base() const { return base_; }

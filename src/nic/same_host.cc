@@ -13,10 +13,15 @@ namespace verbena::nic {
 namespace {
 
 constexpr std::chrono::milliseconds kPatience{50};
-/// Descriptors of an offer, and what comes behind them where memory is shared.
+/// Descriptors of an offer; behind them, where there are ways to memory, that of the words and what
+/// opens it: a board, and the files of who shares memory.
 constexpr std::size_t kOffered = 3;
-constexpr std::size_t kShared = 3;
-constexpr std::size_t kOfferedWithMemory = kOffered + 1 + kShared;
+constexpr std::size_t kBoard = 1;
+constexpr std::size_t kBoardAndFiles = 3;
+
+bool opens_memory(std::size_t descriptors) {
+  return descriptors == kBoard || descriptors == kBoardAndFiles;
+}
 
 bool has_hung_up(int bell) {
   pollfd poll{.fd = bell, .events = 0, .revents = 0};
@@ -28,19 +33,6 @@ std::vector<sys::OwnedFd> duplicates(std::span<const int> descriptors) {
   std::vector<sys::OwnedFd> made;
   for (const int fd : descriptors) made.emplace_back(sys::fcntl(fd, F_DUPFD_CLOEXEC));
   return made;
-}
-
-/// The way to a peer's memory, by the board and the files that it has handed over, if they are
-/// such.
-std::optional<DirectPath> path_by(std::span<sys::OwnedFd> shared, ReachWords& words,
-                                  std::size_t end, ForkLedger& ledger) {
-  auto board = DirectBoard::open(shared[0].get());
-  auto pages = PeerPages::open(ledger, std::move(shared[1]), std::move(shared[2]));
-  if (!board || !pages) return std::nullopt;
-  return DirectPath{.board = std::move(*board),
-                    .pages = std::make_unique<PeerPages>(std::move(*pages)),
-                    .words = std::make_unique<ReachWords>(std::move(words)),
-                    .end = end};
 }
 
 }  // namespace
@@ -59,13 +51,14 @@ std::shared_ptr<DirectPaths> SameHost::add(const wire::Address& address, std::ui
                                            const std::shared_ptr<link::ShmChannels>& channels) {
   Slot made{.channels = channels};
   std::shared_ptr<DirectPaths> paths;
-  auto board = pages_ != nullptr ? DirectBoard::create() : fail(std::errc::not_supported);
+  const bool opens = pages_ != nullptr || fetching_ != Fetching::kNever;
+  auto board = opens ? DirectBoard::create() : fail(std::errc::not_supported);
   if (board) {
     made.board = std::make_shared<const LedgerFd>(ledger_, std::move(board->descriptor));
     paths = std::make_shared<DirectPaths>(std::move(board->board));
     made.paths = paths;
-  } else if (pages_ != nullptr) {
-    log(LogLevel::kInfo, "no memory is shared with processes of this machine: {}",
+  } else if (opens) {
+    log(LogLevel::kInfo, "no memory is opened to processes of this machine: {}",
         board.error().message);
   }
   const std::scoped_lock lock(mutex_);
@@ -148,10 +141,10 @@ Result<std::uint16_t> SameHost::introduce(const SlotPair& pair, Caller& caller) 
   sys::OwnedFd peer_bell = sys::move_high(sys::OwnedFd(bells[1]));
   std::vector<int> offered{back.descriptor.get(), there.descriptor.get(), peer_bell.get()};
   std::optional<ReachWords::Made> words;
-  if (const std::vector<int> shared = shared_by(pair); !shared.empty()) {
+  if (const std::vector<int> opens = opened_by(pair); !opens.empty()) {
     words = VERBENA_TRY(ReachWords::create());
     offered.push_back(words->descriptor.get());
-    offered.insert(offered.end(), shared.begin(), shared.end());
+    offered.insert(offered.end(), opens.begin(), opens.end());
   }
   std::vector<sys::OwnedFd> answer;
   if (here) {
@@ -167,13 +160,15 @@ Result<std::uint16_t> SameHost::introduce(const SlotPair& pair, Caller& caller) 
   Half half{
       .out = std::move(there.memory), .in = std::move(back.memory), .bell = std::move(own_bell)};
   // The peer has the channel by now: without the way to its memory it is used all the same.
-  if (words && answer.size() == kShared) half.direct = path_by(answer, words->words, 0, ledger_);
+  if (words) half.direct = path_by(answer, words->words, 0);
   return open(pair, caller.pid(), std::move(half));
 }
 
 Result<std::vector<sys::OwnedFd>> SameHost::accept(ChannelOffer offer) {
   std::vector<sys::OwnedFd>& descriptors = offer.descriptors;
-  if (descriptors.size() != kOffered && descriptors.size() != kOfferedWithMemory)
+  const bool with_memory =
+      descriptors.size() > kOffered && opens_memory(descriptors.size() - kOffered - 1);
+  if (descriptors.size() != kOffered && !with_memory)
     return fail(std::errc::bad_message, "no channel came with the offer");
   int type = 0;
   socklen_t size = sizeof type;
@@ -186,22 +181,40 @@ Result<std::vector<sys::OwnedFd>> SameHost::accept(ChannelOffer offer) {
             .in = std::move(in),
             .bell = sys::move_high(std::move(descriptors[2]))};
   std::vector<sys::OwnedFd> answer;
-  if (descriptors.size() == kOfferedWithMemory) {
-    answer = duplicates(shared_by(offer.pair));
+  if (with_memory) {
+    answer = duplicates(opened_by(offer.pair));
     auto words = ReachWords::open(descriptors[kOffered].get());
     if (words && !answer.empty())
-      half.direct = path_by(std::span(descriptors).subspan(kOffered + 1), *words, 1, ledger_);
+      half.direct = path_by(std::span(descriptors).subspan(kOffered + 1), *words, 1);
     if (!half.direct) answer.clear();
   }
   VERBENA_TRY(open(offer.pair, offer.from, std::move(half)));
   return answer;
 }
 
-/// The board and the files of the own slot of a pair; none where it shares no memory.
-std::vector<int> SameHost::shared_by(const SlotPair& pair) {
+/// The way to a peer's memory, by what it has handed over, if it is such. Files are of use where
+/// both share memory.
+std::optional<DirectPath> SameHost::path_by(std::span<sys::OwnedFd> opens, ReachWords& words,
+                                            std::size_t end) {
+  if (!opens_memory(opens.size())) return std::nullopt;
+  auto board = DirectBoard::open(opens[0].get());
+  auto pages = pages_ != nullptr && opens.size() == kBoardAndFiles
+                   ? PeerPages::open(ledger_, std::move(opens[1]), std::move(opens[2]))
+                   : PeerPages();
+  if (!board || !pages) return std::nullopt;
+  return DirectPath{.board = std::move(*board),
+                    .pages = std::make_unique<PeerPages>(std::move(*pages)),
+                    .words = std::make_unique<ReachWords>(std::move(words)),
+                    .end = end};
+}
+
+/// What opens the memory of the own slot of a pair: its board, and the files where memory is
+/// shared.
+std::vector<int> SameHost::opened_by(const SlotPair& pair) {
   const std::scoped_lock lock(mutex_);
   const auto slot = slots_.find({pair.own, pair.own_slot});
-  if (pages_ == nullptr || slot == slots_.end() || slot->second.paths.expired()) return {};
+  if (slot == slots_.end() || slot->second.paths.expired()) return {};
+  if (pages_ == nullptr) return {slot->second.board->get()};
   const auto [writable, readable] = pages_->descriptors();
   return {slot->second.board->get(), writable, readable};
 }
@@ -219,18 +232,23 @@ Result<std::uint16_t> SameHost::open(const SlotPair& pair, pid_t peer, Half half
   if (channels == nullptr)
     return fail(std::errc::address_not_available, "the slot takes no channels");
   auto bell = std::make_shared<const LedgerFd>(ledger_, std::move(half.bell));
-  const std::uint16_t number =
-      VERBENA_TRY(channels->open({.out = std::move(half.out),
-                                  .in = std::move(half.in),
-                                  .own = pair.own,
-                                  .peer = pair.peer,
-                                  .bell = bell->get(),
-                                  .keep = bell,
-                                  .fetch_from = fetched_from(peer, fetching_)}));
+  const pid_t fetch_from = fetched_from(peer, fetching_);
+  const std::uint16_t number = VERBENA_TRY(channels->open({.out = std::move(half.out),
+                                                           .in = std::move(half.in),
+                                                           .own = pair.own,
+                                                           .peer = pair.peer,
+                                                           .bell = bell->get(),
+                                                           .keep = bell,
+                                                           .fetch_from = fetch_from}));
   if (const auto paths = found->second.paths.lock(); paths != nullptr && half.direct) {
     half.direct->own = pair.own;
     half.direct->peer = pair.peer;
     half.direct->there = [bell] { return !has_hung_up(bell->get()); };
+    if (fetch_from != 0) {
+      half.direct->fetch = [fetch_from](std::uint64_t address, std::span<const Bytes> to) {
+        return fetch(fetch_from, address, to);
+      };
+    }
     paths->open(number, std::move(*half.direct));
   }
   met_[pair] = {.bell = bell, .number = number};

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -34,8 +35,9 @@ namespace verbena::nic {
 /// two slots that did not meet when the first queue pair connected stay apart: neither process
 /// opens a channel between them later, until one of the two is another process.
 ///
-/// Beside a channel there may be a way to the peer's memory itself (`nic/direct_paths.h`). It may
-/// be missing at one end, or at both: then requests go by packets.
+/// Beside a channel there may be a way to the peer's memory itself (`nic/direct_paths.h`): to what
+/// it shares, and to what may be fetched from it. It may be missing at one end, or at both: then
+/// requests go by packets.
 ///
 /// Threads: all calls from any thread; meet() blocks for 50 ms when the peer is stopped.
 class SameHost {
@@ -47,8 +49,8 @@ class SameHost {
   /// What is shared; null: nothing.
   [[nodiscard]] SharedPages* pages() const { return pages_.get(); }
 
-  /// A slot of this process, whose link uses the channels. The ways to its peers' memory, where
-  /// memory is shared.
+  /// A slot of this process, whose link uses the channels. The ways to its peers' memory; null
+  /// where memory is neither shared nor fetched.
   std::shared_ptr<DirectPaths> add(const wire::Address& address, std::uint8_t slot,
                                    const std::shared_ptr<link::ShmChannels>& channels);
   /// The number of the channel for a queue pair at `slot` whose peer the path leads to, for
@@ -84,7 +86,9 @@ class SameHost {
   [[nodiscard]] std::uint16_t stay_apart(const SlotPair& pair, pid_t peer);
   [[nodiscard]] Result<std::uint16_t> introduce(const SlotPair& pair, Caller& caller);
   [[nodiscard]] Result<std::uint16_t> open(const SlotPair& pair, pid_t peer, Half half);
-  [[nodiscard]] std::vector<int> shared_by(const SlotPair& pair);
+  [[nodiscard]] std::vector<int> opened_by(const SlotPair& pair);
+  [[nodiscard]] std::optional<DirectPath> path_by(std::span<sys::OwnedFd> opens, ReachWords& words,
+                                                  std::size_t end);
 
   ForkLedger& ledger_;
   const Fetching fetching_;

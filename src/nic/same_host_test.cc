@@ -119,6 +119,33 @@ TEST_F(SameHostTest, WhoDoesNotTakePartIsReachedByTheNetwork) {
   EXPECT_EQ(alone.meet(itself, 1, a.nic->number(a.qp)), 0);
 }
 
+// By whoever asks for it, in the call or by the runner; nothing is shared.
+TEST_F(SameHostTest, ReadsFetchWhatTheirPeerHasToItself) {
+  auto host = LiveHost::create({.same_host = true, .fetching = Fetching::kAlways}).value();
+  End a(*host, "127.77.30.8");
+  End b(*host, "127.77.30.9");
+  testing::connect(a, b);
+  std::ranges::fill(b.memory, std::byte{6});
+  const auto read = [&](std::uint32_t key) {
+    ASSERT_TRUE(a.send(
+        {.id = 2, .opcode = SendOpcode::kRead, .remote_address = b.base() + 8192, .rkey = key},
+        {a.piece(0, 30'000)}));
+  };
+  read(b.region->key);
+  EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+  EXPECT_EQ(std::ranges::count(a.memory, std::byte{6}), 30'000);
+  EXPECT_EQ(a.nic->counters().direct_requests, 1U);
+  EXPECT_EQ(a.nic->counters().packets_sent, 0U);
+  ASSERT_TRUE(a.send(
+      {.id = 3, .opcode = SendOpcode::kWrite, .remote_address = b.base(), .rkey = b.region->key},
+      {a.piece(0, 100)}));
+  EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+  EXPECT_EQ(a.nic->counters().direct_requests, 1U) << "WRITEs are packets";
+  ASSERT_TRUE(b.nic->change_memory(b.region, b.pd, engine::kLocalWrite));
+  read(b.region->key);
+  EXPECT_EQ(await(a, a.send_cq).status, Status::kRemoteAccessError);
+}
+
 /// Memory is shared, too, if nothing else runs in this process (sanitizers do).
 class SharedMemoryTest : public ::testing::Test {
  protected:
@@ -361,6 +388,36 @@ TEST_F(Offers, WithMemoryAreAnsweredWithOurs) {
     ASSERT_TRUE(without) << i;  // the channel is good
     EXPECT_TRUE(without->empty()) << i;
   }
+}
+
+TEST_F(Offers, OfABoardAloneAreAnsweredWithOurs) {
+  const auto paths = near_.add(pair_.own, pair_.own_slot, channels_);
+  ASSERT_NE(paths, nullptr) << "memory may be fetched";
+  const auto with_board = [this] {
+    auto made = offer();
+    made.descriptors.push_back(std::move(ReachWords::create().value().descriptor));
+    made.descriptors.push_back(std::move(DirectBoard::create().value().descriptor));
+    return made;
+  };
+  const auto answer = near_.accept(with_board());
+  ASSERT_TRUE(answer);
+  ASSERT_EQ(answer->size(), 1U);
+  EXPECT_TRUE(DirectBoard::open(answer->front().get()));
+  auto wrong = with_board();
+  wrong.descriptors[4] = sys::OwnedFd(sys::memfd_create("plain", MFD_CLOEXEC));
+  const auto without = near_.accept(std::move(wrong));
+  ASSERT_TRUE(without);
+  EXPECT_TRUE(without->empty());
+  auto words_alone = with_board();
+  words_alone.descriptors.pop_back();
+  EXPECT_FALSE(near_.accept(std::move(words_alone)));
+}
+
+TEST(SameHostMemory, IsNotOpenedWhereItIsNeitherSharedNorFetched) {
+  ForkLedger ledger;
+  SameHost near(ledger, Fetching::kNever);
+  EXPECT_EQ(near.add(wire::Address::from_ipv4(0x7F4D1E40), 1, link::ShmChannels::create().value()),
+            nullptr);
 }
 
 TEST_F(Offers, ThatAreNoneAreRefused) {

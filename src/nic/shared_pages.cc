@@ -171,7 +171,7 @@ std::optional<SharedMemory> SharedPages::enter(Bytes memory, bool shares, bool w
   range->second.used = noted->second.shared = true;
   return SharedMemory{.pages = {pointer_to(begin), end - begin},
                       .offset = range->second.offset + (begin - range->first),
-                      .writable = writable};
+                      .home = writable ? Home::kWritable : Home::kReadable};
 }
 
 void SharedPages::leave(Bytes memory) {

@@ -57,7 +57,7 @@ class SharedPagesTest : public ::testing::Test {
                               sys::OwnedFd(sys::fcntl(readable, F_DUPFD_CLOEXEC)))
                   .value();
     return peer_->at({.key = key,
-                      .writable = memory.writable,
+                      .home = memory.home,
                       .stretch = memory.offset,
                       .stretch_length = memory.pages.size(),
                       .into = 0,
@@ -96,7 +96,7 @@ TEST_F(SharedPagesTest, PeersCannotWriteWhatTheyMayOnlyRead) {
   const Pages memory(2);
   const auto shared = pages_->enter(memory.bytes(), true, false);
   ASSERT_TRUE(shared);
-  EXPECT_FALSE(shared->writable);
+  EXPECT_EQ(shared->home, Home::kReadable);
   const int readable = pages_->descriptors()[1];
   EXPECT_EQ(::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, readable,
                    static_cast<off_t>(shared->offset)),
@@ -373,7 +373,7 @@ TEST_F(SharedPagesTest, WhatAPeerClaimsBeyondItsFileIsNotMapped) {
   ASSERT_TRUE(shared);
   ASSERT_FALSE(peer_view(*shared).empty());
   SharedPlace place{.key = 5 << 8,
-                    .writable = true,
+                    .home = Home::kWritable,
                     .stretch = std::uint64_t{1} << 60,
                     .stretch_length = kPage,
                     .into = 0,

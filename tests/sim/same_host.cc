@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/sys.h"
 #include "link/shm_ring.h"
+#include "nic/fetching.h"
 
 namespace verbena::sim {
 namespace {
@@ -86,17 +87,21 @@ std::shared_ptr<nic::DirectPaths> SameHost::share(const wire::Address& address) 
   return paths;
 }
 
-/// Lets the NIC at one address use the memory of that at another one, where both share it.
+/// Lets the NIC at one address use the memory of that at another one, where both open it.
 void SameHost::open_memory(const wire::Address& own, const wire::Address& peer,
                            std::uint16_t channel) {
   const Place& here = places_.at(own);
   const Place& there = places_.at(peer);
   if (here.paths == nullptr || there.paths == nullptr) return;
   const wire::Path path{.source = own, .destination = peer};
-  here.paths->open(channel,
-                   {.board = there.paths->board(), .own = own, .peer = peer, .there = [this, path] {
-                      return !network_.is_cut(path, scheduler_.now());
-                    }});
+  nic::DirectPath made{.board = there.paths->board(), .own = own, .peer = peer};
+  made.there = [this, path] { return !network_.is_cut(path, scheduler_.now()); };
+  if (lends_) {
+    made.fetch = [](std::uint64_t address, std::span<const Bytes> to) {
+      return nic::fetch(sys::getpid(), address, to);
+    };
+  }
+  here.paths->open(channel, std::move(made));
 }
 
 std::uint16_t SameHost::meet(const wire::Address& own, const wire::Address& peer) {

@@ -23,7 +23,8 @@ namespace verbena::sim {
 class SameHost {
  public:
   /// `arrived` is called for the address at which something waits. Where they lend, packets from
-  /// the middle of messages leave their payload with the sender.
+  /// the middle of messages leave their payload with the sender, and READs fetch what is not
+  /// shared.
   SameHost(const Network& network, const Scheduler& scheduler, Trace& trace, bool lends,
            std::function<void(const wire::Address& at)> arrived)
       : network_(network),
@@ -36,6 +37,7 @@ class SameHost {
   /// destroyed.
   [[nodiscard]] std::unique_ptr<link::Link> attach(const wire::Address& address,
                                                    std::unique_ptr<link::Link> port);
+  [[nodiscard]] bool lends() const { return lends_; }
   /// The ways from the NIC at an address, which is attached, to its peers' memory.
   [[nodiscard]] std::shared_ptr<nic::DirectPaths> share(const wire::Address& address);
   /// The channel from one address to another, for `wire::Path::channel`; 0 when nobody is there.

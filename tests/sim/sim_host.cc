@@ -85,7 +85,7 @@ Result<nic::Attachment> SimHost::attach(const wire::Address& address) {
     made.meet = [this](const wire::Path& path, std::uint32_t) {
       return rings_->meet(path.source, path.destination);
     };
-    if (share_memory_) made.direct = rings_->share(address);
+    if (share_memory_ || rings_->lends()) made.direct = rings_->share(address);
     counted_.push_back(made.counters);
   }
   return made;
@@ -130,8 +130,9 @@ std::optional<nic::SharedMemory> SimHost::share_memory(Bytes memory, std::uint32
   const bool open = (access & (engine::kRemoteWrite | engine::kRemoteRead)) != 0 &&
                     (access & engine::kOnDemand) == 0;
   if (!share_memory_ || !open || memory.size() == Arena::kBrittle.size) return std::nullopt;
-  return nic::SharedMemory{
-      .pages = memory, .offset = reinterpret_cast<std::uintptr_t>(memory.data()), .writable = true};
+  return nic::SharedMemory{.pages = memory,
+                           .offset = reinterpret_cast<std::uintptr_t>(memory.data()),
+                           .home = nic::Home::kWritable};
 }
 
 void SimHost::arrived(const wire::Address& address) {
