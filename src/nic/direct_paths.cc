@@ -120,6 +120,7 @@ bool DirectPaths::fetch(const Target& target, std::span<const Bytes> to) {
   const Way* const found = open_way(target.channel);
   if (found == nullptr || found->path.fetch == nullptr) return false;
   const DirectPath& path = found->path;
+  if (target.length > path.most_fetched) return false;
   const auto place = path.board.find(target, path.own);
   if (!place || place->home != Home::kOwner) return false;
   if (!path.fetch(place->stretch + place->into, to)) return false;

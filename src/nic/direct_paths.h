@@ -29,6 +29,7 @@ struct DirectPath {
   /// Has the kernel copy the peer's memory from an address on; null where that is not wanted, or
   /// not allowed. False when something was missing.
   std::function<bool(std::uint64_t address, std::span<const Bytes> to)> fetch{};
+  std::uint64_t most_fetched = ~std::uint64_t{0};  ///< bytes; what is longer comes by packets
   /// Null: neither side is ever in the middle of something while the other one runs (simulator).
   std::unique_ptr<ReachWords> words{};
   std::size_t end = 0;  ///< which of the words is ours

@@ -217,6 +217,7 @@ class Fetches : public Paths {
     DirectPath path{.board = owner_.board(), .own = at_peer_, .peer = at_owner_};
     path.pages = std::make_unique<PeerPages>();
     path.there = [this] { return there_; };
+    path.most_fetched = most_;
     if (fetches) {
       path.fetch = [this](std::uint64_t address, std::span<const Bytes> to) {
         meanwhile_();
@@ -235,6 +236,7 @@ class Fetches : public Paths {
   std::vector<std::byte> got_ = std::vector<std::byte>(32);
   std::function<void()> meanwhile_ = [] {};
   bool allowed_ = true;
+  std::uint64_t most_ = 1 << 20;
 };
 
 TEST_F(Fetches, WhatItsOwnerHasToItself) {
@@ -243,6 +245,15 @@ TEST_F(Fetches, WhatItsOwnerHasToItself) {
   EXPECT_EQ(std::ranges::count(got_, std::byte{5}), 32);
   target_.address = memory_.size() - 16;
   EXPECT_FALSE(fetch()) << "beyond its end";
+}
+
+TEST_F(Fetches, NothingThatIsTooLong) {
+  most_ = 31;
+  open(true);
+  EXPECT_FALSE(fetch());
+  most_ = 32;
+  open(true);
+  EXPECT_TRUE(fetch());
 }
 
 TEST_F(Fetches, OnlyToRead) {

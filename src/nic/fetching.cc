@@ -98,7 +98,11 @@ pid_t fetched_from(pid_t peer, Fetching wanted) {
         std::generic_category().message(errno));
     return 0;
   }
-  return wanted == Fetching::kAlways || fetching_pays() ? peer : 0;
+  return peer;
+}
+
+bool fetches_long(Fetching wanted) {
+  return wanted == Fetching::kAlways || (wanted == Fetching::kAuto && fetching_pays());
 }
 
 }  // namespace verbena::nic

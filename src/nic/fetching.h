@@ -31,8 +31,13 @@ enum class Fetching : std::uint8_t {
 /// fraction of a millisecond.
 [[nodiscard]] bool fetching_pays();
 
-/// The peer of a channel, or 0 when nothing is to be fetched from it. `peer` is 0 when
-/// it cannot be seen from here.
+/// The peer of a channel, or 0 when nothing is to be fetched from it. `peer` is 0 when it cannot be
+/// seen from here.
 [[nodiscard]] pid_t fetched_from(pid_t peer, Fetching wanted);
+
+/// Whether what is long is fetched, too. READs of up to kShortRead bytes always are: their owner
+/// need not be awake for that.
+[[nodiscard]] bool fetches_long(Fetching wanted);
+inline constexpr std::uint64_t kShortRead = 16 << 10;
 
 }  // namespace verbena::nic

@@ -26,7 +26,10 @@ TEST(Fetching, AsIsWanted) {
   const pid_t own = sys::getpid();
   EXPECT_EQ(fetched_from(own, Fetching::kAlways), own);
   EXPECT_EQ(fetched_from(own, Fetching::kNever), 0);
-  EXPECT_EQ(fetched_from(own, Fetching::kAuto), fetching_pays() ? own : 0);
+  EXPECT_EQ(fetched_from(own, Fetching::kAuto), own);
+  EXPECT_TRUE(fetches_long(Fetching::kAlways));
+  EXPECT_FALSE(fetches_long(Fetching::kNever));
+  EXPECT_EQ(fetches_long(Fetching::kAuto), fetching_pays());
   EXPECT_EQ(fetching_pays(), fetching_pays());
 }
 

@@ -232,23 +232,25 @@ Result<std::uint16_t> SameHost::open(const SlotPair& pair, pid_t peer, Half half
   if (channels == nullptr)
     return fail(std::errc::address_not_available, "the slot takes no channels");
   auto bell = std::make_shared<const LedgerFd>(ledger_, std::move(half.bell));
-  const pid_t fetch_from = fetched_from(peer, fetching_);
+  const pid_t source = fetched_from(peer, fetching_);
+  const bool long_too = source != 0 && fetches_long(fetching_);
   const std::uint16_t number = VERBENA_TRY(channels->open({.out = std::move(half.out),
                                                            .in = std::move(half.in),
                                                            .own = pair.own,
                                                            .peer = pair.peer,
                                                            .bell = bell->get(),
                                                            .keep = bell,
-                                                           .fetch_from = fetch_from}));
+                                                           .fetch_from = long_too ? source : 0}));
   if (const auto paths = found->second.paths.lock(); paths != nullptr && half.direct) {
     half.direct->own = pair.own;
     half.direct->peer = pair.peer;
     half.direct->there = [bell] { return !has_hung_up(bell->get()); };
-    if (fetch_from != 0) {
-      half.direct->fetch = [fetch_from](std::uint64_t address, std::span<const Bytes> to) {
-        return fetch(fetch_from, address, to);
+    if (source != 0) {
+      half.direct->fetch = [source](std::uint64_t address, std::span<const Bytes> to) {
+        return fetch(source, address, to);
       };
     }
+    if (!long_too) half.direct->most_fetched = kShortRead;
     paths->open(number, std::move(*half.direct));
   }
   met_[pair] = {.bell = bell, .number = number};

@@ -236,9 +236,9 @@ constexpr Setting kFetch{
     .environment = "VERBENA_FETCH",
     .kind = SettingKind::kChoice,
     .meaning =
-        "Whether the middle of long SENDs and WRITEs by rings stays with its sender until the "
-        "receiver's process reads it from there, where the kernel allows that: auto is where it "
-        "is faster on this machine.",
+        "Whether READs by rings, and the middle of long SENDs and WRITEs, are read from the "
+        "peer's memory by the process that they are for, where the kernel allows that: auto is "
+        "short READs, and what is long where that is faster on this machine.",
     .allowed = {},
     .choices = kFetchChoices,
     .number = [](const Settings& s) { return static_cast<std::uint64_t>(s.fetching); },
