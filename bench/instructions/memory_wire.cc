@@ -114,11 +114,11 @@ Result<void> MemoryHost::join_by_rings() {
   return {};
 }
 
-std::optional<nic::SharedMemory> MemoryHost::share_memory(Bytes memory, std::uint32_t) {
+std::optional<nic::OpenMemory> MemoryHost::share_memory(Bytes memory, std::uint32_t) {
   if (!shares_) return std::nullopt;
-  return nic::SharedMemory{.pages = memory,
-                           .offset = reinterpret_cast<std::uintptr_t>(memory.data()),
-                           .home = nic::Home::kWritable};
+  return nic::OpenMemory{.pages = memory,
+                         .offset = reinterpret_cast<std::uintptr_t>(memory.data()),
+                         .home = nic::MemoryHome::kWritable};
 }
 
 Result<std::unique_ptr<nic::Notifier>> MemoryHost::make_notifier() {

@@ -69,8 +69,8 @@ class MemoryHost final : public nic::Host {
   void wake(nic::Nic&) override {}
   [[nodiscard]] nic::Waited wait(const std::function<bool()>& ready, nic::Notifier*,
                                  nic::SelfDriven*) override;
-  [[nodiscard]] std::optional<nic::SharedMemory> share_memory(Bytes memory,
-                                                              std::uint32_t access) override;
+  [[nodiscard]] std::optional<nic::OpenMemory> share_memory(Bytes memory,
+                                                            std::uint32_t access) override;
   /// Before the first NIC: they have each other's memory, too.
   void share() { shares_ = true; }
   /// Before the first NIC: packets between them go by rings.

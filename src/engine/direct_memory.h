@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -27,13 +28,16 @@ class DirectMemory {
     std::uint64_t length = 0;
     std::uint32_t access = 0;
   };
-  /// Whether anything of a peer's can be had for `access` by a channel.
-  [[nodiscard]] virtual bool offers(std::uint16_t channel, std::uint32_t access) = 0;
+  /// Whether anything of a peer's can be had for `access` by a channel, so many bytes at a time.
+  [[nodiscard]] virtual bool offers(std::uint16_t channel, std::uint32_t access,
+                                    std::uint64_t length) = 0;
   /// Where it is in this process, until leave(): the peer takes it away only then. Empty when it is
   /// not to be had.
   [[nodiscard]] virtual Bytes reach(const Target& target) = 0;
-  /// Has the kernel copy what is not in this process to `to`, which has `target.length` bytes in
-  /// all. False when it is not to be had: some of it may have come.
+  static constexpr std::size_t kMostPlaces = 32;
+  /// Has the kernel copy what is not in this process to `to`, which are at most kMostPlaces and
+  /// have `target.length` bytes in all. False when it is not to be had: some of it may have come.
+  /// No number among them is sure to come whole.
   [[nodiscard]] virtual bool fetch(const Target& target, std::span<const Bytes> to) = 0;
   /// False when the peer is gone: nobody will see what was copied.
   [[nodiscard]] virtual bool leave(std::uint16_t channel, Time now) = 0;

@@ -67,7 +67,7 @@ Result<void> QueuePair::modify(const QpAttributes& attributes, std::uint32_t mas
   return {};
 }
 
-/// Lets a peer that shares memory with this process do what its packets might do.
+/// Lets a peer on this machine do by itself what its packets might do.
 void QueuePair::open_to_peer() {
   const bool opens = core_.config.direct != nullptr && config_.type == QpType::kRc &&
                      path_.channel != 0 && receives_in(state());

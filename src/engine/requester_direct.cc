@@ -17,8 +17,9 @@ namespace {
 
 /// Bytes that are copied while the peer cannot take its memory away (nic.md, "Same host").
 constexpr std::uint32_t kAtOnce = 256 << 10;
-/// Pieces of a READ's own memory that one call of the kernel's fills.
-constexpr std::size_t kPlaces = 32;
+/// READs of so many bytes see whole values (nic.md, "Same host"), which the kernel does not
+/// promise.
+constexpr std::uint64_t kOneMove = 8;
 /// What a small request takes of a turn's bytes.
 constexpr std::uint32_t kLeastCost = 16 << 10;
 
@@ -48,7 +49,8 @@ bool Requester::may_be_direct(const SendWqe& wqe) const {
   return alone && cursor_ == assigned_ && wqe.length != 0 &&
          (opcode == SendOpcode::kWrite || opcode == SendOpcode::kRead) &&
          qp_.config().type == QpType::kRc && !qp_.pace().limits() &&
-         core_.config.direct->offers(qp_.path().channel, access_of(opcode));
+         core_.config.direct->offers(qp_.path().channel, access_of(opcode),
+                                     std::min(wqe.length, kAtOnce));
 }
 
 /// kIdle: done; kMore: the turn is over. Nothing when it has to go by packets, from its beginning:
@@ -88,7 +90,8 @@ bool Requester::copy_directly(const SendWqe& wqe, std::uint32_t size) {
 }
 
 bool Requester::fetch_directly(const SendWqe& wqe, const DirectMemory::Target& target) const {
-  std::array<Bytes, kPlaces> places;
+  if (target.length <= kOneMove) return false;
+  std::array<Bytes, DirectMemory::kMostPlaces> places;
   const auto to = places_of(core_.memory, wqe.request.pieces, direct_bytes_, target.length,
                             qp_.read_pd(), places);
   return !to.empty() && core_.config.direct->fetch(target, to);

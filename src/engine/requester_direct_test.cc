@@ -28,9 +28,9 @@ class Door final : public DirectMemory {
     inside = bytes.has_value();
     return bytes.value_or(Bytes());
   }
-  bool offers(std::uint16_t channel, std::uint32_t access) override {
+  bool offers(std::uint16_t channel, std::uint32_t access, std::uint64_t length) override {
     EXPECT_EQ(channel, kChannel);
-    return (offered & access) != 0;
+    return (offered & access) != 0 && length <= most;
   }
   bool fetch(const Target& target, std::span<const Bytes> to) override {
     fetched.push_back(to.size());
@@ -59,6 +59,7 @@ class Door final : public DirectMemory {
   std::vector<Target> targets;
   std::vector<Admission> admissions;
   std::uint32_t offered = kRemoteWrite | kRemoteRead;
+  std::uint64_t most = ~std::uint64_t{0};
   bool fetches = true;
   std::vector<std::size_t> fetched;  ///< places of each
   bool inside = false;
@@ -192,13 +193,13 @@ class Fetched : public Direct {
 
 TEST_F(Fetched, AReadComesIntoItsPieces) {
   std::ranges::fill(a_.memory, std::byte{});
-  read({a_.piece(0, 3), a_.piece(1000, 5)});
+  read({a_.piece(0, 3), a_.piece(1000, 6)});
   EXPECT_TRUE(turn(a_).empty());
   EXPECT_EQ(a_.sent.take().status, Status::kSuccess);
-  EXPECT_EQ(std::ranges::count(a_.memory, std::byte{9}), 8);
-  EXPECT_EQ(a_.memory[1004], std::byte{9});
+  EXPECT_EQ(std::ranges::count(a_.memory, std::byte{9}), 9);
+  EXPECT_EQ(a_.memory[1005], std::byte{9});
   EXPECT_EQ(door_.fetched, std::vector<std::size_t>{2});
-  EXPECT_EQ(a_.counters.bytes_received, 8U);
+  EXPECT_EQ(a_.counters.bytes_received, 9U);
   EXPECT_EQ(a_.counters.direct_requests, 1U);
 }
 
@@ -231,6 +232,41 @@ TEST_F(Fetched, NothingIsWrittenWhereTheProgramMayNot) {
   deliver(b_, turn(a_));
   deliver(a_, turn(b_));
   EXPECT_EQ(a_.sent.take().status, Status::kLocalProtectionError);
+}
+
+TEST_F(Fetched, OneValueIsNot) {
+  read({a_.piece(0, 8)});
+  EXPECT_EQ(turn(a_).size(), 1U) << "the kernel may bring half of it";
+  EXPECT_TRUE(door_.fetched.empty());
+}
+
+TEST_F(Fetched, NorIsWhatIsTooLong) {
+  door_.most = 100;
+  read({a_.piece(0, 101)});
+  EXPECT_EQ(turn(a_).size(), 1U);
+  EXPECT_TRUE(door_.targets.empty());
+}
+
+TEST_F(Fetched, WhoIsGoneBehindTheCopyIsAskedByPackets) {
+  door_.there = false;
+  read({a_.piece(0, 3000)});
+  EXPECT_EQ(turn(a_).size(), 1U);
+  EXPECT_TRUE(a_.sent.completions.empty());
+}
+
+TEST_F(Fetched, PlacesAreThoseOfTheListOrNone) {
+  const std::array<Sge, 3> pieces = {a_.piece(0, 10), a_.piece(100, 0), a_.piece(200, 20)};
+  std::array<Bytes, 2> room;
+  const auto places = [&](std::uint64_t offset, std::uint64_t size, std::size_t count) {
+    return places_of(a_.keys, pieces, offset, size, End::kPd, std::span(room).first(count));
+  };
+  ASSERT_EQ(places(4, 11, 2).size(), 2U);
+  EXPECT_EQ(room[0].data(), a_.memory.data() + 4);
+  EXPECT_EQ(room[0].size(), 6U);
+  EXPECT_EQ(room[1].data(), a_.memory.data() + 200);
+  EXPECT_EQ(room[1].size(), 5U);
+  EXPECT_EQ(places(12, 3, 1).size(), 1U);
+  EXPECT_TRUE(places(4, 11, 1).empty()) << "no room for the second";
 }
 
 TEST_F(Fetched, WritesAreNot) {
@@ -299,10 +335,11 @@ TEST_F(Direct, WhereThePeerIsGoneItIsAskedByPackets) {
 class AtOnce : public Direct {
  protected:
   /// A WRITE behind what was posted, as the NIC makes it.
-  const SendWqe& made(std::uint32_t length, bool signaled = true) {
+  const SendWqe& made(std::uint32_t length, bool signaled = true,
+                      SendOpcode opcode = SendOpcode::kWrite) {
     SendQueue::Posting posting(a_.sends);
     *posting.begin() = {.id = 5,
-                        .opcode = SendOpcode::kWrite,
+                        .opcode = opcode,
                         .signaled = signaled,
                         .remote_address = b_.address(0),
                         .rkey = b_.key};
@@ -322,6 +359,19 @@ TEST_F(AtOnce, AWriteIsCopiedAndCompleted) {
   EXPECT_EQ(a_.counters.direct_requests, 1U);
   EXPECT_EQ(a_.sends.room(), a_.sends.capacity());
   EXPECT_FALSE(a_.engine.poll_timeout());
+}
+
+TEST_F(AtOnce, AReadIsFetchedAndCompleted) {
+  door_.allowed = 0;
+  std::ranges::fill(b_.memory, std::byte{9});
+  const SendWqe& wqe = made(100, true, SendOpcode::kRead);
+  ASSERT_TRUE(a_.engine.copy_at_once(*a_.qp, wqe));
+  EXPECT_TRUE(a_.engine.end_at_once(*a_.qp, wqe, now_));
+  EXPECT_EQ(a_.sent.take().opcode, CompletionOpcode::kRead);
+  EXPECT_EQ(a_.memory[99], std::byte{9});
+  door_.fetches = false;
+  EXPECT_FALSE(a_.engine.copy_at_once(*a_.qp, made(100, true, SendOpcode::kRead)));
+  EXPECT_TRUE(a_.sent.completions.empty());
 }
 
 TEST_F(AtOnce, UnsignaledOnesGiveTheirPlacesBackWithTheNext) {

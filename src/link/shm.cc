@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "link/bell.h"
 #include "wire/train.h"
 
 namespace verbena::link {
@@ -316,7 +317,7 @@ std::size_t ShmLink::Way::fetch(std::span<const wire::Segment> packets, std::byt
     if (got != static_cast<ssize_t>(local.iov_len)) fetch_no_more();
   }
   // What was recalled meanwhile, or what another process has where this peer's was, is nothing.
-  return in.recalls() == recalls && peer_is_there() ? fetched : 0;
+  return in.recalls() == recalls && !has_hung_up(bell) ? fetched : 0;
 }
 
 Bytes ShmLink::Way::room(std::size_t size) {
@@ -324,18 +325,12 @@ Bytes ShmLink::Way::room(std::size_t size) {
   return Bytes(bounce).first(size);
 }
 
-bool ShmLink::Way::peer_is_there() const {
-  pollfd poll{.fd = bell, .events = 0, .revents = 0};
-  constexpr timespec kNoTime{.tv_sec = 0, .tv_nsec = 0};
-  return sys::ppoll(&poll, 1, &kNoTime) == 0;
-}
-
 /// What was lent is lost, and comes again in the ring.
 void ShmLink::Way::fetch_no_more() {
   const int error = errno;
   fetch_from = 0;
   in.fetches(false);
-  if (!peer_is_there()) return;
+  if (has_hung_up(bell)) return;
   log(LogLevel::kInfo,
       "long messages of the process at {} are copied twice from now on: they could not be read "
       "where they are ({})",

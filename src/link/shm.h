@@ -108,7 +108,6 @@ class ShmLink final : public Link {
                                      const wire::TrainPacket& packet) const;
     [[nodiscard]] std::byte* begin(const wire::Train& train, const wire::TrainPacket& packet,
                                    ConstBytes lent);
-    [[nodiscard]] bool peer_is_there() const;
     void fetch_no_more();
 
     RingWriter out;

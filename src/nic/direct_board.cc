@@ -28,9 +28,11 @@ std::uint64_t half(const wire::Address& address, std::size_t index) {
 }  // namespace
 
 /// Fields are atomic since a reader may look at an entry that is being replaced; it finds out by
-/// the number, which changes first and comes back last.
+/// the number, which changes first and comes back last, or by `changes`, which counts how often it
+/// was taken away.
 struct DirectBoard::QpEntry {
   std::atomic<std::uint32_t> number;  ///< 0: nobody
+  std::atomic<std::uint32_t> changes;
   std::atomic<std::uint32_t> destination_qp;
   std::atomic<std::uint32_t> pd;
   std::atomic<std::uint32_t> access;
@@ -39,9 +41,10 @@ struct DirectBoard::QpEntry {
 
 struct DirectBoard::KeyEntry {
   std::atomic<std::uint32_t> number;
+  std::atomic<std::uint32_t> changes;
   std::atomic<std::uint32_t> pd;
   std::atomic<std::uint32_t> access;
-  std::atomic<Home> home;
+  std::atomic<MemoryHome> home;
   std::atomic<std::uint64_t> address;
   std::atomic<std::uint64_t> length;
   std::atomic<std::uint64_t> offset;
@@ -49,6 +52,7 @@ struct DirectBoard::KeyEntry {
 
 struct DirectBoard::Memory {
   std::atomic<std::uint32_t> up;
+  std::atomic<std::uint32_t> downs;
   std::array<QpEntry, kQueuePairs> queue_pairs;
   std::array<KeyEntry, kKeys> keys;
 };
@@ -107,6 +111,21 @@ DirectBoard::KeyEntry& DirectBoard::key(std::uint32_t number) const {
 
 // --- The owner's side
 
+namespace {
+
+/// Before what is counted becomes visible.
+void count(std::atomic<std::uint32_t>& changes) {
+  changes.store(changes.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+template <typename Entry>
+void take_away(Entry& entry) {
+  entry.number.store(0, std::memory_order_relaxed);
+  count(entry.changes);
+}
+
+}  // namespace
+
 void DirectBoard::admit(const engine::DirectMemory::Admission& admission,
                         const wire::Address& peer) {
   QpEntry& entry = queue_pair(admission.qp_number);
@@ -134,12 +153,12 @@ bool DirectBoard::admits(const engine::DirectMemory::Admission& admission,
 bool DirectBoard::dismiss(std::uint32_t qp_number) {
   QpEntry& entry = queue_pair(qp_number);
   if (entry.number.load(std::memory_order_relaxed) != qp_number) return false;
-  entry.number.store(0, std::memory_order_relaxed);
+  take_away(entry);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return true;
 }
 
-void DirectBoard::publish(const SharedRegion& region) {
+void DirectBoard::publish(const OpenRegion& region) {
   KeyEntry& entry = key(region.key);
   if (entry.number.load(std::memory_order_relaxed) != 0) return;
   entry.pd.store(region.pd, std::memory_order_relaxed);
@@ -154,16 +173,23 @@ void DirectBoard::publish(const SharedRegion& region) {
 void DirectBoard::withdraw(std::uint32_t number) {
   KeyEntry& entry = key(number);
   if (entry.number.load(std::memory_order_relaxed) != number) return;
-  entry.number.store(0, std::memory_order_relaxed);
+  take_away(entry);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-void DirectBoard::set_up(bool up) { memory_->up.store(up ? 1 : 0, std::memory_order_release); }
+bool DirectBoard::is_taken(std::uint32_t number) const {
+  return key(number).number.load(std::memory_order_relaxed) != 0;
+}
+
+void DirectBoard::set_up(bool up) {
+  if (!up) count(memory_->downs);
+  memory_->up.store(up ? 1 : 0, std::memory_order_release);
+}
 
 // --- The peer's side
 
-std::optional<SharedPlace> DirectBoard::find(const engine::DirectMemory::Target& target,
-                                             const wire::Address& from) const {
+std::optional<PeerPlace> DirectBoard::find(const engine::DirectMemory::Target& target,
+                                           const wire::Address& from) const {
   const QpEntry& qp = queue_pair(target.destination_qp);
   constexpr auto kRelaxed = std::memory_order_relaxed;
   const bool admitted = qp.number.load(std::memory_order_acquire) == target.destination_qp &&
@@ -177,23 +203,28 @@ std::optional<SharedPlace> DirectBoard::find(const engine::DirectMemory::Target&
   if (target.key == 0 || entry.number.load(std::memory_order_acquire) != target.key)
     return std::nullopt;
   const std::uint64_t length = entry.length.load(kRelaxed);
-  const Home home = entry.home.load(kRelaxed);
+  const MemoryHome home = entry.home.load(kRelaxed);
   // Other pages are for reading, whatever their owner says.
-  const bool can_be = home == Home::kWritable || (target.access & engine::kRemoteWrite) == 0;
+  const bool can_be = home == MemoryHome::kWritable || (target.access & engine::kRemoteWrite) == 0;
   // Below the region's begin this wraps around and is too large.
   const std::uint64_t into = target.address - entry.address.load(kRelaxed);
   const bool granted = can_be && entry.pd.load(kRelaxed) == qp.pd.load(kRelaxed) &&
                        (entry.access.load(kRelaxed) & target.access) == target.access &&
                        into <= length && target.length <= length - into;
   const std::uint64_t stretch = entry.offset.load(kRelaxed);
+  const std::uint64_t changes = std::uint64_t{entry.changes.load(kRelaxed)} +
+                                qp.changes.load(kRelaxed) + memory_->downs.load(kRelaxed);
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (!granted || qp.number.load(kRelaxed) != target.destination_qp) return std::nullopt;
-  return SharedPlace{.key = target.key,
-                     .home = home,
-                     .stretch = stretch,
-                     .stretch_length = length,
-                     .into = into,
-                     .length = target.length};
+  if (!granted || qp.number.load(kRelaxed) != target.destination_qp ||
+      entry.number.load(kRelaxed) != target.key)
+    return std::nullopt;
+  return PeerPlace{.key = target.key,
+                   .home = home,
+                   .stretch = stretch,
+                   .stretch_length = length,
+                   .into = into,
+                   .length = target.length,
+                   .changes = changes};
 }
 
 }  // namespace verbena::nic

@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "base/sys.h"
 #include "engine/direct_memory.h"
-#include "nic/shared_place.h"
+#include "nic/open_memory.h"
 #include "wire/address.h"
 
 namespace verbena::nic {
@@ -18,10 +18,11 @@ namespace verbena::nic {
 /// pairs may be used for it, by whom, and which keys. The owner writes it; peers have it mapped,
 /// and the kernel lets them only read.
 ///
-/// An entry is there as long as its number is. Whoever uses one says so first, in a word that the
-/// owner looks at (`nic/direct_paths.h`), and then looks for the number; the owner takes the number
-/// away and then looks at that word. So an entry that was found stays as it is until its user is
-/// done.
+/// An entry is there as long as its number is. Who is going to touch what it opens says so first,
+/// in a word that the owner looks at (`nic/direct_paths.h`), and then looks for the number; the
+/// owner takes the number away and then looks at that word. So an entry that was found stays as it
+/// is until its user is done. Who only has the kernel copy it says nothing, and looks again behind
+/// the copy: what was taken away meanwhile is another place, though all of it be as before.
 class DirectBoard {
  public:
   struct Made;
@@ -46,7 +47,9 @@ class DirectBoard {
                             const wire::Address& peer) const;
   /// From now on the queue pair admits nobody; false when it did not anyway.
   bool dismiss(std::uint32_t qp_number);
-  void publish(const SharedRegion& region);
+  void publish(const OpenRegion& region);
+  /// Whether publish() would find its place taken. From any thread.
+  [[nodiscard]] bool is_taken(std::uint32_t key) const;
   void withdraw(std::uint32_t key);
   /// While the port is down nobody reaches anything.
   void set_up(bool up);
@@ -54,8 +57,8 @@ class DirectBoard {
   // The peer's.
 
   /// Where the bytes are that `from`'s queue pair may touch.
-  [[nodiscard]] std::optional<SharedPlace> find(const engine::DirectMemory::Target& target,
-                                                const wire::Address& from) const;
+  [[nodiscard]] std::optional<PeerPlace> find(const engine::DirectMemory::Target& target,
+                                              const wire::Address& from) const;
 
  private:
   struct QpEntry;

@@ -27,11 +27,12 @@ class Board : public ::testing::Test {
                        .pd = 7,
                        .access = kRemoteWrite | kRemoteRead},
                       kPeer);
-    made_.board.publish({.key = 0x305,
-                         .pd = 7,
-                         .access = kRemoteWrite | kRemoteRead,
-                         .address = 0x10000,
-                         .memory = {.pages = pages_, .offset = 0x4000, .home = Home::kWritable}});
+    made_.board.publish(
+        {.key = 0x305,
+         .pd = 7,
+         .access = kRemoteWrite | kRemoteRead,
+         .address = 0x10000,
+         .memory = {.pages = pages_, .offset = 0x4000, .home = MemoryHome::kWritable}});
   }
 
   std::vector<std::byte> pages_ = std::vector<std::byte>(8192);
@@ -50,7 +51,7 @@ TEST_F(Board, SaysWhereTheBytesAre) {
   const auto place = board_.find(right_, kPeer);
   ASSERT_TRUE(place);
   EXPECT_EQ(place->key, 0x305U);
-  EXPECT_EQ(place->home, Home::kWritable);
+  EXPECT_EQ(place->home, MemoryHome::kWritable);
   EXPECT_EQ(place->stretch, 0x4000U);
   EXPECT_EQ(place->stretch_length, 8192U);
   EXPECT_EQ(place->into, 0x100U);
@@ -114,11 +115,12 @@ TEST_F(Board, AQueuePairThatAdmitsNobodyIsClosed) {
 }
 
 TEST_F(Board, PagesForReadingAreNotWrittenWhateverItSays) {
-  made_.board.publish({.key = 0x405,
-                       .pd = 7,
-                       .access = kRemoteWrite | kRemoteRead,
-                       .address = 0x10000,
-                       .memory = {.pages = pages_, .offset = 0x4000, .home = Home::kReadable}});
+  made_.board.publish(
+      {.key = 0x405,
+       .pd = 7,
+       .access = kRemoteWrite | kRemoteRead,
+       .address = 0x10000,
+       .memory = {.pages = pages_, .offset = 0x4000, .home = MemoryHome::kReadable}});
   Target target = right_;
   target.key = 0x405;
   EXPECT_FALSE(board_.find(target, kPeer));
@@ -131,14 +133,14 @@ TEST_F(Board, MemoryOfItsOwnersIsOnlyRead) {
                        .pd = 7,
                        .access = kRemoteWrite | kRemoteRead,
                        .address = 0x10000,
-                       .memory = {.pages = pages_, .offset = 0x4000, .home = Home::kOwner}});
+                       .memory = {.pages = pages_, .offset = 0x4000, .home = MemoryHome::kOwner}});
   Target target = right_;
   target.key = 0x405;
   EXPECT_FALSE(board_.find(target, kPeer));
   target.access = kRemoteRead;
   const auto place = board_.find(target, kPeer);
   ASSERT_TRUE(place);
-  EXPECT_EQ(place->home, Home::kOwner);
+  EXPECT_EQ(place->home, MemoryHome::kOwner);
 }
 
 TEST_F(Board, APlaceIsTakenOnce) {

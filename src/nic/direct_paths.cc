@@ -31,6 +31,10 @@ constexpr std::uint32_t queue_pair_of(std::uint64_t word) {
 /// Whether there may be memory of the peer's in this process.
 bool maps(const DirectPath& path) { return path.pages == nullptr || !path.pages->empty(); }
 
+bool fetches(const DirectPath& path, std::uint64_t length) {
+  return path.fetch != nullptr && length <= path.most_fetched;
+}
+
 /// Whether what a peer touches ceases to concern the caller.
 template <typename Concerns>
 bool comes_out(const std::atomic<std::uint64_t>& word, Concerns concerns) {
@@ -86,10 +90,10 @@ DirectPaths::Way* DirectPaths::open_way(std::uint16_t channel) {
   return found != nullptr && up_ && !found->gone ? found : nullptr;
 }
 
-bool DirectPaths::offers(std::uint16_t channel, std::uint32_t access) {
+bool DirectPaths::offers(std::uint16_t channel, std::uint32_t access, std::uint64_t length) {
   const Way* const found = open_way(channel);
   return found != nullptr &&
-         (maps(found->path) || (access == engine::kRemoteRead && found->path.fetch != nullptr));
+         (maps(found->path) || (access == engine::kRemoteRead && fetches(found->path, length)));
 }
 
 Bytes DirectPaths::reach(const Target& target) {
@@ -106,7 +110,7 @@ Bytes DirectPaths::reach(const Target& target) {
                        path.words->refusal_of(1 - path.end).load(std::memory_order_relaxed) != 0;
   Bytes bytes;
   const auto place = refused ? std::nullopt : path.board.find(target, path.own);
-  if (place && place->home != Home::kOwner) {
+  if (place && place->home != MemoryHome::kOwner) {
     bytes = path.pages != nullptr
                 ? path.pages->at(*place)
                 : Bytes(reinterpret_cast<std::byte*>(place->stretch + place->into),  // NOLINT
@@ -117,15 +121,24 @@ Bytes DirectPaths::reach(const Target& target) {
 }
 
 bool DirectPaths::fetch(const Target& target, std::span<const Bytes> to) {
-  const Way* const found = open_way(target.channel);
-  if (found == nullptr || found->path.fetch == nullptr) return false;
-  const DirectPath& path = found->path;
-  if (target.length > path.most_fetched) return false;
+  Way* const found = open_way(target.channel);
+  if (found == nullptr || !fetches(found->path, target.length)) return false;
+  DirectPath& path = found->path;
   const auto place = path.board.find(target, path.own);
-  if (!place || place->home != Home::kOwner) return false;
-  if (!path.fetch(place->stretch + place->into, to)) return false;
+  if (!place || place->home != MemoryHome::kOwner) return false;
+  const Fetched fetched = path.fetch(place->stretch + place->into, to);
   std::atomic_thread_fence(std::memory_order_acquire);
-  return path.board.find(target, path.own) == place && path.there();
+  if (!path.there()) {
+    found->gone = path.words != nullptr;
+  } else if (fetched == Fetched::kRefused) {
+    log(LogLevel::kInfo,
+        "memory of the process at {} cannot be read any more: what is READ there comes by packets",
+        wire::to_string(path.peer));
+    path.fetch = nullptr;
+  } else {
+    return fetched == Fetched::kAll && path.board.find(target, path.own) == place;
+  }
+  return false;
 }
 
 bool DirectPaths::leave(std::uint16_t channel, Time now) {
@@ -155,8 +168,12 @@ void DirectPaths::admit(const Admission& admission) {
   if (board_.dismiss(number)) dismissed_.insert(number);
 }
 
-void DirectPaths::publish(const SharedRegion& region) {
-  if (region.memory.home != Home::kOwner) published_[region.key] = region.memory.pages;
+bool DirectPaths::takes(const OpenRegion& region) const {
+  return region.memory.home != MemoryHome::kOwner || (fetchable_ && !board_.is_taken(region.key));
+}
+
+void DirectPaths::publish(const OpenRegion& region) {
+  if (region.memory.home != MemoryHome::kOwner) published_[region.key] = region.memory.pages;
   board_.publish(region);
 }
 

@@ -15,9 +15,10 @@
 #include "base/time.h"
 #include "engine/direct_memory.h"
 #include "nic/direct_board.h"
+#include "nic/fetching.h"
+#include "nic/open_memory.h"
 #include "nic/peer_pages.h"
 #include "nic/reach_words.h"
-#include "nic/shared_place.h"
 #include "wire/address.h"
 
 namespace verbena::nic {
@@ -27,16 +28,16 @@ struct DirectPath {
   DirectBoard board;                   ///< the peer's
   std::unique_ptr<PeerPages> pages{};  ///< null: its memory is ours, too (simulator)
   /// Has the kernel copy the peer's memory from an address on; null where that is not wanted, or
-  /// not allowed. False when something was missing.
-  std::function<bool(std::uint64_t address, std::span<const Bytes> to)> fetch{};
+  /// not allowed.
+  std::function<Fetched(std::uint64_t address, std::span<const Bytes> to)> fetch{};
   std::uint64_t most_fetched = ~std::uint64_t{0};  ///< bytes; what is longer comes by packets
   /// Null: neither side is ever in the middle of something while the other one runs (simulator).
   std::unique_ptr<ReachWords> words{};
   std::size_t end = 0;  ///< which of the words is ours
   wire::Address own{};
   wire::Address peer{};
-  /// Whether the peer is there and can be reached: asked now and then, behind a copy, since it
-  /// costs more than a small one does. In the simulator before each.
+  /// Whether the peer is there and can be reached: asked behind what was fetched, and now and then
+  /// behind another copy, since it costs more than a small one does. In the simulator before each.
   std::function<bool()> there{};
 };
 
@@ -58,18 +59,23 @@ class DirectPaths final : public engine::DirectMemory {
   /// How often a live path is asked whether its peer is there.
   static constexpr Duration kLooks = std::chrono::milliseconds(1);
 
-  explicit DirectPaths(DirectBoard board) : board_(std::move(board)) {}
+  /// What of our memory is not shared peers may fetch, if `fetchable`.
+  explicit DirectPaths(DirectBoard board, bool fetchable = true)
+      : board_(std::move(board)), fetchable_(fetchable) {}
 
   void open(std::uint16_t channel, DirectPath path);
   void close(std::uint16_t channel);
 
-  [[nodiscard]] bool offers(std::uint16_t channel, std::uint32_t access) override;
+  [[nodiscard]] bool offers(std::uint16_t channel, std::uint32_t access,
+                            std::uint64_t length) override;
   [[nodiscard]] Bytes reach(const Target& target) override;
   [[nodiscard]] bool fetch(const Target& target, std::span<const Bytes> to) override;
   [[nodiscard]] bool leave(std::uint16_t channel, Time now) override;
   void admit(const Admission& admission) override;
 
-  void publish(const SharedRegion& region);
+  void publish(const OpenRegion& region);
+  /// Whether publish() would do anything. From any thread.
+  [[nodiscard]] bool takes(const OpenRegion& region) const;
   /// On return no peer touches what the key had opened, but what is to be given up.
   void withdraw(std::uint32_t key);
   /// To be called behind admit(): on return no peer touches anything, but what is to be given up,
@@ -109,6 +115,7 @@ class DirectPaths final : public engine::DirectMemory {
   };
 
   DirectBoard board_;
+  const bool fetchable_;
   bool up_ = true;
   std::vector<std::unique_ptr<Way>> ways_;  ///< by channel
   std::map<std::uint32_t, Bytes> published_;

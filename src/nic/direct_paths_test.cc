@@ -50,7 +50,7 @@ class Paths : public ::testing::Test {
                     .address = 0,
                     .memory = {.pages = memory_,
                                .offset = reinterpret_cast<std::uintptr_t>(memory_.data()),
-                               .home = Home::kWritable}});
+                               .home = MemoryHome::kWritable}});
   }
 
   const wire::Address at_owner_ = wire::Address::from_ipv4(0x7F000001);
@@ -144,7 +144,7 @@ TEST_F(Paths, WhoStaysInsideIsLeftBehind) {
                   .address = 0,
                   .memory = {.pages = memory_,
                              .offset = reinterpret_cast<std::uintptr_t>(memory_.data()),
-                             .home = Home::kWritable}});
+                             .home = MemoryHome::kWritable}});
   Target next = target_;
   next.key = kKey + 256;
   EXPECT_TRUE(peer_.reach(next).empty());
@@ -211,7 +211,7 @@ class Fetches : public Paths {
                     .address = 0,
                     .memory = {.pages = memory_,
                                .offset = reinterpret_cast<std::uintptr_t>(at),
-                               .home = Home::kOwner}});
+                               .home = MemoryHome::kOwner}});
   }
   void open(bool fetches) {
     DirectPath path{.board = owner_.board(), .own = at_peer_, .peer = at_owner_};
@@ -222,7 +222,7 @@ class Fetches : public Paths {
       path.fetch = [this](std::uint64_t address, std::span<const Bytes> to) {
         meanwhile_();
         std::memcpy(to[0].data(), reinterpret_cast<const std::byte*>(address), to[0].size());
-        return allowed_;
+        return outcome_;
       };
     }
     peer_.open(kThere, std::move(path));
@@ -235,7 +235,7 @@ class Fetches : public Paths {
   Target target_ = Paths::target_;
   std::vector<std::byte> got_ = std::vector<std::byte>(32);
   std::function<void()> meanwhile_ = [] {};
-  bool allowed_ = true;
+  Fetched outcome_ = Fetched::kAll;
   std::uint64_t most_ = 1 << 20;
 };
 
@@ -251,35 +251,57 @@ TEST_F(Fetches, NothingThatIsTooLong) {
   most_ = 31;
   open(true);
   EXPECT_FALSE(fetch());
+  EXPECT_TRUE(peer_.offers(kThere, engine::kRemoteRead, 31));
+  EXPECT_FALSE(peer_.offers(kThere, engine::kRemoteRead, 32));
   most_ = 32;
   open(true);
   EXPECT_TRUE(fetch());
 }
 
 TEST_F(Fetches, OnlyToRead) {
-  EXPECT_TRUE(peer_.offers(kThere, engine::kRemoteRead));
-  EXPECT_FALSE(peer_.offers(kThere, kRemoteWrite));
+  EXPECT_TRUE(peer_.offers(kThere, engine::kRemoteRead, 32));
+  EXPECT_FALSE(peer_.offers(kThere, kRemoteWrite, 32));
   open(false);
-  EXPECT_FALSE(peer_.offers(kThere, engine::kRemoteRead));
+  EXPECT_FALSE(peer_.offers(kThere, engine::kRemoteRead, 32));
   EXPECT_FALSE(fetch());
+}
+
+TEST_F(Fetches, NothingOfWhoIsNotFetchedFrom) {
+  const OpenRegion region{.key = kKey + 1,
+                          .memory = {.pages = memory_, .home = MemoryHome::kOwner}};
+  const DirectPaths closed(DirectBoard::create().value().board, false);
+  EXPECT_FALSE(closed.takes(region));
+  EXPECT_FALSE(owner_.takes(region)) << "its place is taken";
+  owner_.withdraw(kKey);
+  EXPECT_TRUE(owner_.takes(region));
 }
 
 TEST_F(Fetches, NothingWhereThePortIsDownOrThePeerIsGone) {
   peer_.set_up(false);
-  EXPECT_FALSE(peer_.offers(kThere, engine::kRemoteRead));
+  EXPECT_FALSE(peer_.offers(kThere, engine::kRemoteRead, 32));
   EXPECT_FALSE(fetch());
   peer_.set_up(true);
+  owner_.set_up(false);
+  EXPECT_FALSE(fetch());
+  owner_.set_up(true);
   there_ = false;
   EXPECT_FALSE(fetch());
   there_ = true;
-  allowed_ = false;
-  EXPECT_FALSE(fetch()) << "the kernel refuses";
+  EXPECT_TRUE(fetch());
+}
+
+TEST_F(Fetches, NoMoreWhereTheKernelRefuses) {
+  outcome_ = Fetched::kMissing;
+  EXPECT_FALSE(fetch());
+  EXPECT_TRUE(peer_.offers(kThere, engine::kRemoteRead, 32)) << "the next one may be there";
+  outcome_ = Fetched::kRefused;
+  EXPECT_FALSE(fetch());
+  EXPECT_FALSE(peer_.offers(kThere, engine::kRemoteRead, 32));
 }
 
 TEST_F(Fetches, WhatIsTakenAwayMeanwhileIsNothing) {
   meanwhile_ = [this] { owner_.withdraw(kKey); };
   EXPECT_FALSE(fetch());
-  EXPECT_FALSE(owner_.gives_up()) << "nobody waits";
   meanwhile_ = [] {};
   publish(kKey + 256, memory_.data());
   target_.key = kKey + 256;
@@ -289,6 +311,27 @@ TEST_F(Fetches, WhatIsTakenAwayMeanwhileIsNothing) {
     publish(kKey + 256, memory_.data() + 64);
   };
   EXPECT_FALSE(fetch()) << "elsewhere";
+  meanwhile_ = [this] {
+    owner_.withdraw(kKey + 256);
+    publish(kKey + 256, memory_.data() + 64);
+  };
+  EXPECT_FALSE(fetch()) << "closed for a moment";
+  meanwhile_ = [this] {
+    owner_.set_up(false);
+    owner_.set_up(true);
+  };
+  EXPECT_FALSE(fetch()) << "the port was down";
+  meanwhile_ = [this] {
+    owner_.admit({.qp_number = 0x222});
+    owner_.settle(0x222);
+    auto again = admission_;
+    again.access = engine::kRemoteRead;
+    owner_.admit(again);
+    owner_.settle(0x222);
+  };
+  EXPECT_FALSE(fetch()) << "of a queue pair that has ended and begun again";
+  meanwhile_ = [] {};
+  EXPECT_TRUE(fetch());
   meanwhile_ = [this] {
     owner_.admit({.qp_number = 0x222});
     owner_.settle(0x222);
@@ -302,7 +345,7 @@ TEST_F(Fetches, NothingThatIsShared) {
                   .pd = 7,
                   .access = engine::kRemoteRead,
                   .address = 0,
-                  .memory = {.pages = memory_, .home = Home::kReadable}});
+                  .memory = {.pages = memory_, .home = MemoryHome::kReadable}});
   EXPECT_FALSE(fetch());
 }
 
@@ -318,10 +361,10 @@ TEST_F(Paths, MemoryOfItsOwnersIsNotReached) {
                   .address = 0,
                   .memory = {.pages = memory_,
                              .offset = reinterpret_cast<std::uintptr_t>(memory_.data()),
-                             .home = Home::kOwner}});
+                             .home = MemoryHome::kOwner}});
   Target target = target_;
   target.access = engine::kRemoteRead;
-  EXPECT_TRUE(peer_.offers(kThere, engine::kRemoteRead));
+  EXPECT_TRUE(peer_.offers(kThere, engine::kRemoteRead, 32));
   EXPECT_TRUE(peer_.reach(target).empty());
 }
 

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/sys.h"
+#include "engine/direct_memory.h"
 #include "wire/copy.h"
 
 namespace verbena::nic {
@@ -23,8 +25,6 @@ constexpr int kTrials = 3;
 /// takes twice as long as that copy (Sapphire Rapids), it beats the ring; where it takes four to
 /// nine times (Zen 5), the ring is faster by half.
 constexpr int kMostSlower = 3;
-
-constexpr std::size_t kMostPieces = 32;
 
 ssize_t read_memory(pid_t process, Bytes to, const std::byte* from) {
   const iovec local{.iov_base = to.data(), .iov_len = to.size()};
@@ -66,9 +66,9 @@ bool may_fetch_from(pid_t process) {
   return read_memory(process, Bytes(&to, 1), nullptr) < 0 && errno == EFAULT;
 }
 
-bool fetch(pid_t process, std::uint64_t address, std::span<const Bytes> to) {
-  std::array<iovec, kMostPieces> local;
-  if (to.size() > local.size()) return false;
+Fetched fetch(pid_t process, std::uint64_t address, std::span<const Bytes> to) {
+  std::array<iovec, engine::DirectMemory::kMostPlaces> local;
+  VERBENA_CHECK(to.size() <= local.size());
   std::size_t size = 0;
   for (std::size_t i = 0; i < to.size(); ++i) {
     local[i] = {.iov_base = to[i].data(), .iov_len = to[i].size()};
@@ -76,8 +76,9 @@ bool fetch(pid_t process, std::uint64_t address, std::span<const Bytes> to) {
   }
   const iovec remote{.iov_base = reinterpret_cast<void*>(address), .iov_len = size};  // NOLINT
   const auto pieces = static_cast<unsigned>(to.size());
-  return sys::process_vm_readv(process, local.data(), pieces, &remote, 1) ==
-         static_cast<ssize_t>(size);
+  const ssize_t copied = sys::process_vm_readv(process, local.data(), pieces, &remote, 1);
+  if (copied == static_cast<ssize_t>(size)) return Fetched::kAll;
+  return copied >= 0 || errno == EFAULT ? Fetched::kMissing : Fetched::kRefused;
 }
 
 bool fetching_pays() {
@@ -89,13 +90,15 @@ pid_t fetched_from(pid_t peer, Fetching wanted) {
   if (wanted == Fetching::kNever) return 0;
   if (peer == 0) {
     log(LogLevel::kInfo,
-        "long messages of a process that cannot be seen from here are copied twice");
+        "long messages of a process that cannot be seen from here are copied twice, and READs "
+        "answered by it");
     return 0;
   }
   if (!may_fetch_from(peer)) {
     log(LogLevel::kInfo,
-        "long messages of process {} are copied twice: its memory cannot be read ({})", peer,
-        std::generic_category().message(errno));
+        "long messages of process {} are copied twice, and READs answered by it: its memory "
+        "cannot be read ({})",
+        peer, std::generic_category().message(errno));
     return 0;
   }
   return peer;

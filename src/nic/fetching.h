@@ -14,7 +14,7 @@ namespace verbena::nic {
 /// itself, in one copy, which the kernel makes, instead of two that the processes make (decision
 /// 0014).
 enum class Fetching : std::uint8_t {
-  kAuto,  ///< where that is faster on this machine
+  kAuto,  ///< short READs, and what is long where that is faster on this machine
   kNever,
   kAlways,  ///< where the kernel allows it
 };
@@ -23,9 +23,15 @@ enum class Fetching : std::uint8_t {
 /// it.
 [[nodiscard]] bool may_fetch_from(pid_t process);
 
-/// Has the kernel copy from another process's memory, from `address` on, until `to` is full. False
-/// when it could not: some may have been copied.
-[[nodiscard]] bool fetch(pid_t process, std::uint64_t address, std::span<const Bytes> to);
+/// What became of a copy that was asked of the kernel.
+enum class Fetched : std::uint8_t {
+  kAll,
+  kMissing,  ///< some of the memory, there or here, is not there; part of it may have been copied
+  kRefused,  ///< no memory of that process is to be had
+};
+/// Has the kernel copy from another process's memory, from `address` on, until `to` is full, which
+/// are at most engine::DirectMemory::kMostPlaces.
+[[nodiscard]] Fetched fetch(pid_t process, std::uint64_t address, std::span<const Bytes> to);
 
 /// Whether one copy by the kernel beats two by two processors here. Measured once a process, in a
 /// fraction of a millisecond.

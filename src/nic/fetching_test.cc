@@ -2,11 +2,13 @@
 #include "nic/fetching.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <span>
-#include <vector>
 
 #include "base/sys.h"
 
@@ -40,13 +42,32 @@ TEST(Fetching, FillsPlacesInOrder) {
   std::array<std::byte, 3> second{};
   const std::array<Bytes, 2> to = {first, second};
   const auto address = reinterpret_cast<std::uintptr_t>(from.data());
-  EXPECT_TRUE(fetch(sys::getpid(), address, to));
+  EXPECT_EQ(fetch(sys::getpid(), address, to), Fetched::kAll);
   EXPECT_TRUE(std::ranges::equal(first, std::span(from).first(2)));
   EXPECT_TRUE(std::ranges::equal(second, std::span(from).subspan(2, 3)));
-  EXPECT_FALSE(fetch(kNobody, address, to));
-  EXPECT_FALSE(fetch(sys::getpid(), 16, to)) << "no memory is there";
-  const std::vector<Bytes> many(1000, first);
-  EXPECT_FALSE(fetch(sys::getpid(), address, many));
+  EXPECT_EQ(fetch(kNobody, address, to), Fetched::kRefused);
+  EXPECT_EQ(fetch(sys::getpid(), 16, to), Fetched::kMissing) << "no memory is there";
+}
+
+TEST(Fetching, FromAProcessThatIsStoppedAndNoneThatIsGone) {
+  std::byte value{7};
+  const pid_t child = ::fork();
+  if (child == 0) {
+    value = std::byte{8};
+    ::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  std::byte got{};
+  const Bytes to(&got, 1);
+  const auto address = reinterpret_cast<std::uintptr_t>(&value);
+  EXPECT_EQ(fetch(child, address, std::span(&to, 1)), Fetched::kAll);
+  EXPECT_EQ(got, std::byte{8});
+  ::kill(child, SIGKILL);
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(fetch(child, address, std::span(&to, 1)), Fetched::kRefused);
 }
 
 }  // namespace

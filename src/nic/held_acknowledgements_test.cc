@@ -151,6 +151,34 @@ TEST(HeldAcknowledgementsOfAChannel, WaitForAFewPollsMore) {
   host.settle();
 }
 
+TEST(HeldAcknowledgementsOfAChannel, StayHeldWhereAWriteCannotBeDoneAtOnce) {
+  testing::Network network;
+  testing::StepHost host(network);
+  host.near = host.opens_memory = true;
+  testing::End a(host, "127.0.0.1");
+  testing::End b(host, "127.0.0.2");
+  testing::connect(a, b);
+  for (std::uint32_t i = 0; i < PollState::kPolls; ++i) EXPECT_TRUE(b.poll(b.send_cq).empty());
+  ASSERT_TRUE(
+      a.send({.opcode = SendOpcode::kWrite, .remote_address = b.base(), .rkey = b.region->key},
+             {a.piece(0, 8)}));
+  EXPECT_TRUE(b.poll(b.send_cq).empty());
+  const auto before = network.sent();
+  {
+    SendPosting reply = b.nic->post_sends(b.qp);
+    engine::SendRequest* const made = reply.begin().value();
+    *made = {.opcode = SendOpcode::kWrite, .remote_address = a.base(), .rkey = a.region->key};
+    reply.make_pieces(1)[0] = b.piece(0, 8);
+    ASSERT_TRUE(reply.end());
+    EXPECT_FALSE(b.nic->do_at_once(b.qp, reply));
+    EXPECT_EQ(network.sent(), before);
+    ASSERT_TRUE(reply.publish());
+  }
+  b.nic->ring_sends(b.qp);
+  EXPECT_EQ(network.sent(), before + 2);
+  host.settle();
+}
+
 TEST_F(HeldAcknowledgements, TheLastAcknowledgementLeavesBeforeTheQueuePairEnds) {
   for (std::uint32_t i = 0; i < 70; ++i) EXPECT_TRUE(b.poll(b.receive_cq).empty());
   ASSERT_TRUE(b.receive(1, {b.piece(0, 64)}));

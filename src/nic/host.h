@@ -14,10 +14,10 @@
 #include "link/link.h"
 #include "nic/direct_paths.h"
 #include "nic/membership.h"
+#include "nic/open_memory.h"
 #include "nic/port_state.h"
 #include "nic/progress.h"
 #include "nic/segment.h"
-#include "nic/shared_place.h"
 #include "wire/address.h"
 
 namespace verbena::nic {
@@ -137,8 +137,8 @@ class Host {
 
   /// Memory is registered, until unshare_memory() with the same: which pages of it peers on this
   /// machine may have, those whom `access` gives remote rights. Nothing where they get none.
-  [[nodiscard]] virtual std::optional<SharedMemory> share_memory(Bytes /*memory*/,
-                                                                 std::uint32_t /*access*/) {
+  [[nodiscard]] virtual std::optional<OpenMemory> share_memory(Bytes /*memory*/,
+                                                               std::uint32_t /*access*/) {
     return std::nullopt;
   }
   virtual void unshare_memory(Bytes /*memory*/) {}

@@ -414,7 +414,7 @@ void LiveHost::wake(Nic& nic) {
 
 engine::PeerWatch* LiveHost::peers() { return impl_.get(); }
 
-std::optional<SharedMemory> LiveHost::share_memory(Bytes memory, std::uint32_t access) {
+std::optional<OpenMemory> LiveHost::share_memory(Bytes memory, std::uint32_t access) {
   SharedPages* const pages = impl_->near.pages();
   if (pages == nullptr || impl_->ledger.forked()) return std::nullopt;
   constexpr std::uint32_t kRemote = engine::kRemoteWrite | engine::kRemoteRead;

@@ -83,8 +83,7 @@ class LiveHost final : public Host {
   void wake(Nic& nic) override;
   /// Knows of this machine's addresses whether a process of this user holds the queue pair's slot.
   [[nodiscard]] engine::PeerWatch* peers() override;
-  [[nodiscard]] std::optional<SharedMemory> share_memory(Bytes memory,
-                                                         std::uint32_t access) override;
+  [[nodiscard]] std::optional<OpenMemory> share_memory(Bytes memory, std::uint32_t access) override;
   void unshare_memory(Bytes memory) override;
   void give_up_memory(Bytes pages, std::size_t regions) override;
   /// As link::PacketLink::open(); never fails for the machine's own segment, but frames stay in the

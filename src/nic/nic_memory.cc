@@ -70,12 +70,12 @@ void Nic::Impl::share(MemoryRegion& region, Bytes memory, std::uint32_t access) 
 }
 
 void Nic::Impl::publish(const MemoryRegion& region, std::uint32_t access) {
-  const SharedMemory memory = region.shared.value_or(
-      SharedMemory{.pages = region.memory,
-                   .offset = reinterpret_cast<std::uintptr_t>(region.memory.data()),
-                   .home = Home::kOwner});
+  const OpenMemory memory = region.shared.value_or(
+      OpenMemory{.pages = region.memory,
+                 .offset = reinterpret_cast<std::uintptr_t>(region.memory.data()),
+                 .home = MemoryHome::kOwner});
   std::uint32_t open = access & (engine::kRemoteWrite | engine::kRemoteRead);
-  if (memory.home != Home::kWritable) open &= ~std::uint32_t{engine::kRemoteWrite};
+  if (memory.home != MemoryHome::kWritable) open &= ~std::uint32_t{engine::kRemoteWrite};
   if (open == 0 || memory.pages.empty()) return;
   const auto before = static_cast<std::uint64_t>(memory.pages.data() - region.memory.data());
   for (const auto& shard : shards) {

@@ -11,7 +11,7 @@
 #include "engine/engine.h"
 #include "engine/tag_list.h"
 #include "engine/types.h"
-#include "nic/shared_place.h"
+#include "nic/open_memory.h"
 #include "wire/address.h"
 #include "wire/toeplitz.h"
 
@@ -35,10 +35,10 @@ struct MemoryRegion {
   ProtectionDomain* pd = nullptr;
   std::uint32_t key = 0;  ///< lkey and rkey
   std::uint64_t length = 0;
-  DeviceMemory* device = nullptr;        ///< what it is registered on; null: the program's memory
-  std::uint64_t address = 0;             ///< the IOVA
-  Bytes memory{};                        ///< the program's, if the host knows of it
-  std::optional<SharedMemory> shared{};  ///< what of it peers on this machine may have
+  DeviceMemory* device = nullptr;      ///< what it is registered on; null: the program's memory
+  std::uint64_t address = 0;           ///< the IOVA
+  Bytes memory{};                      ///< the program's, if the host knows of it
+  std::optional<OpenMemory> shared{};  ///< what of it peers on this machine map
 };
 
 struct MemoryWindow {

@@ -34,21 +34,21 @@ Result<PeerPages> PeerPages::open(ForkLedger& ledger, sys::OwnedFd writable,
   return PeerPages(std::move(first), std::move(second));
 }
 
-Bytes PeerPages::at(const SharedPlace& place) {
+Bytes PeerPages::at(const PeerPlace& place) {
   Mapping& mapping = mappings_[(place.key >> kKeyIndexShift) % kMappings];
   if (!mapping.is_of(place)) mapping = map(place);
   if (mapping.base() == nullptr) return {};
   return {mapping.base() + place.into, place.length};
 }
 
-PeerPages::Mapping PeerPages::map(const SharedPlace& place) const {
-  const File& file = place.home == Home::kWritable ? writable_ : readable_;
+PeerPages::Mapping PeerPages::map(const PeerPlace& place) const {
+  const File& file = place.home == MemoryHome::kWritable ? writable_ : readable_;
   const bool can_be =
       place.stretch % kPage == 0 && place.stretch_length % kPage == 0 &&
       place.stretch_length != 0 && place.stretch_length <= SharedPages::kMostBytes &&
       place.stretch <= file.size && place.stretch_length <= file.size - place.stretch;
   if (!can_be) return {};
-  const int protection = place.home == Home::kWritable ? PROT_READ | PROT_WRITE : PROT_READ;
+  const int protection = place.home == MemoryHome::kWritable ? PROT_READ | PROT_WRITE : PROT_READ;
   const int flags = MAP_SHARED | (place.stretch_length <= kAtOnce ? MAP_POPULATE : 0);
   void* const base = ::mmap(nullptr, place.stretch_length, protection, flags, file.fd.get(),
                             static_cast<off_t>(place.stretch));

@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "base/sys.h"
 #include "nic/fork_ledger.h"
-#include "nic/shared_place.h"
+#include "nic/open_memory.h"
 
 namespace verbena::nic {
 
@@ -26,7 +26,7 @@ class PeerPages {
 
   [[nodiscard]] bool empty() const { return !writable_.fd; }
   /// The bytes at a place, until the next call; empty when they cannot be.
-  [[nodiscard]] Bytes at(const SharedPlace& place);
+  [[nodiscard]] Bytes at(const PeerPlace& place);
 
  private:
   struct File {
@@ -37,7 +37,7 @@ class PeerPages {
   class Mapping {
    public:
     Mapping() = default;
-    Mapping(std::byte* base, const SharedPlace& place) : base_(base), place_(place) {}
+    Mapping(std::byte* base, const PeerPlace& place) : base_(base), place_(place) {}
     Mapping(Mapping&& other) noexcept
         : base_(std::exchange(other.base_, nullptr)), place_(other.place_) {}
     Mapping& operator=(Mapping&& other) noexcept {
@@ -46,7 +46,7 @@ class PeerPages {
       return *this;
     }
     ~Mapping();
-    [[nodiscard]] bool is_of(const SharedPlace& place) const {
+    [[nodiscard]] bool is_of(const PeerPlace& place) const {
       return base_ != nullptr && place_.key == place.key && place_.home == place.home &&
              place_.stretch == place.stretch && place_.stretch_length == place.stretch_length;
     }
@@ -54,14 +54,14 @@ class PeerPages {
 
    private:
     std::byte* base_ = nullptr;
-    SharedPlace place_{};
+    PeerPlace place_{};
   };
   static constexpr std::size_t kMappings = 64;
 
   PeerPages(File writable, File readable)
       : writable_(std::move(writable)), readable_(std::move(readable)) {}
   [[nodiscard]] static Result<File> check(ForkLedger& ledger, sys::OwnedFd fd);
-  [[nodiscard]] Mapping map(const SharedPlace& place) const;
+  [[nodiscard]] Mapping map(const PeerPlace& place) const;
 
   File writable_;
   File readable_;

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "link/address_switch.h"
+#include "link/bell.h"
 
 namespace verbena::nic {
 namespace {
@@ -21,12 +22,6 @@ constexpr std::size_t kBoardAndFiles = 3;
 
 bool opens_memory(std::size_t descriptors) {
   return descriptors == kBoard || descriptors == kBoardAndFiles;
-}
-
-bool has_hung_up(int bell) {
-  pollfd poll{.fd = bell, .events = 0, .revents = 0};
-  constexpr timespec kNoTime{.tv_sec = 0, .tv_nsec = 0};
-  return sys::ppoll(&poll, 1, &kNoTime) > 0;
 }
 
 std::vector<sys::OwnedFd> duplicates(std::span<const int> descriptors) {
@@ -55,7 +50,7 @@ std::shared_ptr<DirectPaths> SameHost::add(const wire::Address& address, std::ui
   auto board = opens ? DirectBoard::create() : fail(std::errc::not_supported);
   if (board) {
     made.board = std::make_shared<const LedgerFd>(ledger_, std::move(board->descriptor));
-    paths = std::make_shared<DirectPaths>(std::move(board->board));
+    paths = std::make_shared<DirectPaths>(std::move(board->board), fetching_ != Fetching::kNever);
     made.paths = paths;
   } else if (opens) {
     log(LogLevel::kInfo, "no memory is opened to processes of this machine: {}",
@@ -98,7 +93,7 @@ void SameHost::forget_gone() {
     const auto& [pair, met] = one;
     const auto bell = met.bell.lock();
     if (bell == nullptr) return true;
-    if (!has_hung_up(bell->get())) return false;
+    if (!link::has_hung_up(bell->get())) return false;
     if (const auto slot = slots_.find({pair.own, pair.own_slot}); slot != slots_.end()) {
       if (const auto channels = slot->second.channels.lock()) channels->close(met.number);
       if (const auto paths = slot->second.paths.lock()) paths->close(met.number);
@@ -244,7 +239,7 @@ Result<std::uint16_t> SameHost::open(const SlotPair& pair, pid_t peer, Half half
   if (const auto paths = found->second.paths.lock(); paths != nullptr && half.direct) {
     half.direct->own = pair.own;
     half.direct->peer = pair.peer;
-    half.direct->there = [bell] { return !has_hung_up(bell->get()); };
+    half.direct->there = [bell] { return !link::has_hung_up(bell->get()); };
     if (source != 0) {
       half.direct->fetch = [source](std::uint64_t address, std::span<const Bytes> to) {
         return fetch(source, address, to);

@@ -8,6 +8,7 @@
 #include <array>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "nic/live_host.h"
 #include "nic/memory_map.h"
@@ -146,6 +147,49 @@ TEST_F(SameHostTest, ReadsFetchWhatTheirPeerHasToItself) {
   EXPECT_EQ(await(a, a.send_cq).status, Status::kRemoteAccessError);
 }
 
+TEST_F(SameHostTest, ReadsOfMemoryThatIsOnDemandOrOpenedAgainAreFetched) {
+  auto host = LiveHost::create({.same_host = true, .fetching = Fetching::kAlways}).value();
+  End a(*host, "127.77.30.26");
+  End b(*host, "127.77.30.27");
+  testing::connect(a, b);
+  std::ranges::fill(b.memory, std::byte{6});
+  std::uint64_t fetched = 0;
+  const auto read = [&](std::uint32_t key) {
+    std::ranges::fill(a.memory, std::byte{});
+    ASSERT_TRUE(
+        a.send({.id = 2, .opcode = SendOpcode::kRead, .remote_address = b.base(), .rkey = key},
+               {a.piece(0, 1000)}));
+    EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+    EXPECT_EQ(std::ranges::count(a.memory, std::byte{6}), 1000);
+    EXPECT_EQ(a.nic->counters().direct_requests, ++fetched);
+  };
+  constexpr std::uint32_t kOpen = engine::kLocalWrite | engine::kRemoteRead;
+  ASSERT_TRUE(b.nic->change_memory(b.region, b.pd, engine::kLocalWrite));
+  ASSERT_TRUE(b.nic->change_memory(b.region, b.pd, kOpen));
+  read(b.region->key);
+  const auto all = b.nic->register_all_memory(b.pd, kOpen);
+  ASSERT_TRUE(all);
+  read((*all)->key);
+  ASSERT_TRUE(b.nic->deregister_memory(*all));
+}
+
+TEST_F(SameHostTest, LongReadsAreFetchedOnlyWhereThatPays) {
+  auto host = LiveHost::create({.same_host = true}).value();
+  End a(*host, "127.77.30.28", {.memory_size = 1 << 20});
+  End b(*host, "127.77.30.29", {.memory_size = 1 << 20});
+  testing::connect(a, b);
+  const auto read = [&](std::uint32_t length) {
+    ASSERT_TRUE(a.send(
+        {.id = 2, .opcode = SendOpcode::kRead, .remote_address = b.base(), .rkey = b.region->key},
+        {a.piece(0, length)}));
+    EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
+  };
+  read(kShortRead);
+  EXPECT_EQ(a.nic->counters().direct_requests, 1U);
+  read(kShortRead + 1);
+  EXPECT_EQ(a.nic->counters().direct_requests, fetching_pays() ? 2U : 1U);
+}
+
 /// Memory is shared, too, if nothing else runs in this process (sanitizers do).
 class SharedMemoryTest : public ::testing::Test {
  protected:
@@ -267,6 +311,13 @@ TEST_P(FetchingTest, LongMessagesComeWhole) {
   End a(*host_, "127.77.30.22", kOptions);
   End b(*host_, "127.77.30.23", kOptions);
   testing::connect(a, b);
+  // Each end has said by now that it fetches.
+  for (const auto& [from, to] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+    ASSERT_TRUE(to->receive(20, {to->piece(0, 8)}));
+    ASSERT_TRUE(from->send({.id = 10, .opcode = SendOpcode::kSend}, {from->piece(0, 8)}));
+    EXPECT_EQ(await(*to, to->receive_cq).status, Status::kSuccess);
+    EXPECT_EQ(await(*from, from->send_cq).status, Status::kSuccess);
+  }
   for (unsigned i = 0; i < 20; ++i) {
     fill(a, i);
     ASSERT_TRUE(b.receive(21, {b.piece(0, kLong)}));

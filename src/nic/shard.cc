@@ -152,10 +152,13 @@ bool Shard::send_alone(const QueuePair& qp, Time now, Acks acks) {
 bool Shard::do_at_once(QueuePair& qp, const engine::SendWqe& wqe, Host& clock) {
   if (direct_ == nullptr || !gate_.try_enter()) return false;
   const bool copied = engine_.copy_at_once(*qp.transport, wqe);
+  // Else nothing has happened, and what is posted next takes held acknowledgements with it.
+  if (!copied && !gate_.leave()) return false;
   const Time now = clock.now();
   const bool done = copied && engine_.end_at_once(*qp.transport, wqe, now);
   // A reply is not to overtake the acknowledgement of what it answers.
-  if (engine_.unfinished() || engine_.acks_held() || overruns_.load(std::memory_order_relaxed)) {
+  if (!copied || engine_.unfinished() || engine_.acks_held() ||
+      overruns_.load(std::memory_order_relaxed)) {
     dirty_ = true;
     turn(now, Acks::kSend, Receive::kNo);
   }

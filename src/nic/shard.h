@@ -111,7 +111,7 @@ class Shard {
   /// Learns what the engine did to the queue pair's state.
   void refresh(QueuePair& qp, Time now);
   /// Opens memory to peers on this machine. What is published must not be moved meanwhile.
-  void publish(const SharedRegion& region, Time now);
+  void publish(const OpenRegion& region, Time now);
   /// Returns when nobody who was inside at the call is inside any more, and no peer uses what the
   /// key had opened.
   void withdraw(std::uint32_t key, Time now);

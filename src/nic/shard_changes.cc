@@ -141,8 +141,8 @@ void Shard::refresh(QueuePair& qp, Time now) {
   });
 }
 
-void Shard::publish(const SharedRegion& region, Time now) {
-  if (direct_ == nullptr) return;
+void Shard::publish(const OpenRegion& region, Time now) {
+  if (direct_ == nullptr || !direct_->takes(region)) return;
   run(now, [&] { direct_->publish(region); });
 }
 

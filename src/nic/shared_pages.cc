@@ -148,7 +148,7 @@ std::array<int, 2> SharedPages::descriptors() const {
 
 // --- Regions
 
-std::optional<SharedMemory> SharedPages::enter(Bytes memory, bool shares, bool writable) {
+std::optional<OpenMemory> SharedPages::enter(Bytes memory, bool shares, bool writable) {
   const std::uintptr_t first = address_of(memory.data());
   const std::uintptr_t begin = page_above(first);
   const std::uintptr_t end = page_below(first + memory.size());
@@ -169,9 +169,9 @@ std::optional<SharedMemory> SharedPages::enter(Bytes memory, bool shares, bool w
     return std::nullopt;
   }
   range->second.used = noted->second.shared = true;
-  return SharedMemory{.pages = {pointer_to(begin), end - begin},
-                      .offset = range->second.offset + (begin - range->first),
-                      .home = writable ? Home::kWritable : Home::kReadable};
+  return OpenMemory{.pages = {pointer_to(begin), end - begin},
+                    .offset = range->second.offset + (begin - range->first),
+                    .home = writable ? MemoryHome::kWritable : MemoryHome::kReadable};
 }
 
 void SharedPages::leave(Bytes memory) {

@@ -14,7 +14,7 @@
 #include "base/sys.h"
 #include "nic/fork_ledger.h"
 #include "nic/memory_map.h"
-#include "nic/shared_place.h"
+#include "nic/open_memory.h"
 
 namespace verbena::nic {
 
@@ -49,7 +49,7 @@ class SharedPages {
   /// A region comes, of which peers may reach whole pages if `shares`, and write them if
   /// `writable`. Which those are; nothing when all stays private. What a peer does there is to be
   /// done with it before leave().
-  [[nodiscard]] std::optional<SharedMemory> enter(Bytes memory, bool shares, bool writable);
+  [[nodiscard]] std::optional<OpenMemory> enter(Bytes memory, bool shares, bool writable);
   /// A region goes: once for each enter().
   void leave(Bytes memory);
   /// Makes pages private, whoever uses them meanwhile: what a peer still writes goes nowhere. Not

@@ -50,7 +50,7 @@ class SharedPagesTest : public ::testing::Test {
     if (!is_alone()) GTEST_SKIP() << "there are other threads in this process";
   }
   /// What a peer sees of shared memory.
-  Bytes peer_view(const SharedMemory& memory, std::uint32_t key = 1 << 8) {
+  Bytes peer_view(const OpenMemory& memory, std::uint32_t key = 1 << 8) {
     const auto [writable, readable] = pages_->descriptors();
     if (!peer_)
       peer_ = PeerPages::open(ledger_, sys::OwnedFd(sys::fcntl(writable, F_DUPFD_CLOEXEC)),
@@ -96,7 +96,7 @@ TEST_F(SharedPagesTest, PeersCannotWriteWhatTheyMayOnlyRead) {
   const Pages memory(2);
   const auto shared = pages_->enter(memory.bytes(), true, false);
   ASSERT_TRUE(shared);
-  EXPECT_EQ(shared->home, Home::kReadable);
+  EXPECT_EQ(shared->home, MemoryHome::kReadable);
   const int readable = pages_->descriptors()[1];
   EXPECT_EQ(::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, readable,
                    static_cast<off_t>(shared->offset)),
@@ -372,12 +372,12 @@ TEST_F(SharedPagesTest, WhatAPeerClaimsBeyondItsFileIsNotMapped) {
   const auto shared = pages_->enter(memory.bytes(), true, true);
   ASSERT_TRUE(shared);
   ASSERT_FALSE(peer_view(*shared).empty());
-  SharedPlace place{.key = 5 << 8,
-                    .home = Home::kWritable,
-                    .stretch = std::uint64_t{1} << 60,
-                    .stretch_length = kPage,
-                    .into = 0,
-                    .length = kPage};
+  PeerPlace place{.key = 5 << 8,
+                  .home = MemoryHome::kWritable,
+                  .stretch = std::uint64_t{1} << 60,
+                  .stretch_length = kPage,
+                  .into = 0,
+                  .length = kPage};
   EXPECT_TRUE(peer_->at(place).empty());
   place.stretch = 0;
   place.stretch_length = std::uint64_t{1} << 60;

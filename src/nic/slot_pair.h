@@ -26,9 +26,9 @@ struct SlotPair {
 };
 
 /// What process `from` offers for a channel with a slot of who is asked, as that one sees the pair:
-/// the ring that it writes, the one that it reads, and its bell's other end; and where it shares
-/// memory, the channel's page of words, its board and its two files (`nic/shared_pages.h`). Who
-/// shares memory, too, answers with its own board and files.
+/// the ring that it writes, the one that it reads, and its bell's other end; and where it opens
+/// memory, the channel's page of words and its board, with its two files if it shares memory
+/// (`nic/shared_pages.h`). Who opens memory, too, answers with its own board, and its files.
 struct ChannelOffer {
   SlotPair pair{};
   pid_t from = 0;

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "link/link.h"
+#include "nic/direct_paths.h"
 #include "nic/host.h"
 #include "nic/membership.h"
 #include "nic/nic.h"
@@ -166,6 +167,8 @@ class HostBase : public Host {
     links.push_back(made.get());
     Attachment attachment{.slot = slot, .link = std::move(made)};
     if (near) attachment.meet = [](const wire::Path&, std::uint32_t) { return std::uint16_t{1}; };
+    if (opens_memory)
+      attachment.direct = std::make_shared<DirectPaths>(VERBENA_TRY(DirectBoard::create()).board);
     if (with_membership)
       attachment.membership = std::make_shared<NetworkMembership>(network, place);
     return attachment;
@@ -177,7 +180,8 @@ class HostBase : public Host {
   Network& network;
   std::uint8_t next_slot = 3;
   bool with_membership = true;
-  bool near = false;  ///< whether a channel leads to each peer
+  bool near = false;          ///< whether a channel leads to each peer
+  bool opens_memory = false;  ///< of which peers reach none
   std::vector<MemoryLink*> links;
 
  private:

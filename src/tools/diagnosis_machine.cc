@@ -101,7 +101,8 @@ std::vector<Service> try_services() {
       {.name = "process_vm_readv",
        .error = reading_error(),
        .needed = false,
-       .loss = "programs that copy between processes themselves (UCX) take another way"},
+       .loss = "READs and long messages between processes of this machine are copied twice, and "
+               "programs that copy themselves (UCX) take another way"},
   };
 }
 

@@ -62,6 +62,7 @@ TEST(Campaign, OnOneMachineTakesEveryWayThereIs) {
   EXPECT_GE(report.counters.by_ring, 5000U);
   EXPECT_GE(report.counters.fetched, 500U);
   EXPECT_GE(report.counters.direct, 100U);
+  EXPECT_GE(report.counters.reads_fetched, 100U);
 }
 
 TEST(Plans, HaveEnoughOfEverything) {

@@ -37,7 +37,7 @@ struct Plan {
   bool same_host = false;             ///< connected queue pairs use memory that the processes share
   std::uint32_t channel_mtu = 32768;  ///< payload of their packets
   bool share_memory = false;          ///< and peers' memory, where they may, with `same_host`
-  bool lends = false;                 ///< what is in the middle of messages stays with its sender
+  bool lends = false;                 ///< what is in the middle of messages, and READ, is fetched
   std::uint32_t port_mtu = 4096;
   NetworkPlan network{};
   Duration nap{10'000};

@@ -79,25 +79,29 @@ std::unique_ptr<link::Link> SameHost::attach(const wire::Address& address,
   return link;
 }
 
-std::shared_ptr<nic::DirectPaths> SameHost::share(const wire::Address& address) {
+std::shared_ptr<nic::DirectPaths> SameHost::open_memory(const wire::Address& address, bool shares) {
+  if (!shares && !lends_) return nullptr;
   auto board = nic::DirectBoard::create();
   VERBENA_CHECK(board.has_value());
-  auto& paths = places_.at(address).paths;
-  paths = std::make_shared<nic::DirectPaths>(std::move(board->board));
-  return paths;
+  Place& place = places_.at(address);
+  place.paths = std::make_shared<nic::DirectPaths>(std::move(board->board), lends_);
+  place.shares = shares;
+  return place.paths;
 }
 
 /// Lets the NIC at one address use the memory of that at another one, where both open it.
-void SameHost::open_memory(const wire::Address& own, const wire::Address& peer,
-                           std::uint16_t channel) {
+void SameHost::open_path(const wire::Address& own, const wire::Address& peer,
+                         std::uint16_t channel) {
   const Place& here = places_.at(own);
   const Place& there = places_.at(peer);
   if (here.paths == nullptr || there.paths == nullptr) return;
   const wire::Path path{.source = own, .destination = peer};
   nic::DirectPath made{.board = there.paths->board(), .own = own, .peer = peer};
   made.there = [this, path] { return !network_.is_cut(path, scheduler_.now()); };
+  if (!here.shares || !there.shares) made.pages = std::make_unique<nic::PeerPages>();
   if (lends_) {
-    made.fetch = [](std::uint64_t address, std::span<const Bytes> to) {
+    made.fetch = [this](std::uint64_t address, std::span<const Bytes> to) {
+      ++reads_fetched_;
       return nic::fetch(sys::getpid(), address, to);
     };
   }
@@ -136,8 +140,8 @@ std::uint16_t SameHost::meet(const wire::Address& own, const wire::Address& peer
   VERBENA_CHECK(peer_number.has_value() && number.has_value());
   met_[{peer, own}] = *peer_number;
   met_[{own, peer}] = *number;
-  open_memory(peer, own, *peer_number);
-  open_memory(own, peer, *number);
+  open_path(peer, own, *peer_number);
+  open_path(own, peer, *number);
   return *number;
 }
 

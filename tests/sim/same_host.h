@@ -37,9 +37,10 @@ class SameHost {
   /// destroyed.
   [[nodiscard]] std::unique_ptr<link::Link> attach(const wire::Address& address,
                                                    std::unique_ptr<link::Link> port);
-  [[nodiscard]] bool lends() const { return lends_; }
-  /// The ways from the NIC at an address, which is attached, to its peers' memory.
-  [[nodiscard]] std::shared_ptr<nic::DirectPaths> share(const wire::Address& address);
+  /// The ways from the NIC at an address, which is attached, to its peers' memory: to what they
+  /// share, if this one `shares`, too, and where they lend to the rest; null for none.
+  [[nodiscard]] std::shared_ptr<nic::DirectPaths> open_memory(const wire::Address& address,
+                                                              bool shares);
   /// The channel from one address to another, for `wire::Path::channel`; 0 when nobody is there.
   [[nodiscard]] std::uint16_t meet(const wire::Address& own, const wire::Address& peer);
   /// The process at an address vanished: it neither reads nor writes from now on.
@@ -48,18 +49,20 @@ class SameHost {
   [[nodiscard]] bool waiting(const wire::Address& address) const;
 
   [[nodiscard]] std::uint64_t packets() const { return packets_; }
+  [[nodiscard]] std::uint64_t reads_fetched() const { return reads_fetched_; }
 
  private:
   class Near;
   struct Place {
     Near* link = nullptr;
     std::shared_ptr<link::ShmChannels> channels{};
-    std::shared_ptr<nic::DirectPaths> paths{};  ///< null: it shares no memory
+    std::shared_ptr<nic::DirectPaths> paths{};  ///< null: it opens no memory
+    bool shares = false;
   };
   using Pair = std::pair<wire::Address, wire::Address>;
 
   void forget(const wire::Address& address);
-  void open_memory(const wire::Address& own, const wire::Address& peer, std::uint16_t channel);
+  void open_path(const wire::Address& own, const wire::Address& peer, std::uint16_t channel);
 
   const Network& network_;
   const Scheduler& scheduler_;
@@ -69,6 +72,7 @@ class SameHost {
   std::map<wire::Address, Place> places_;
   std::map<Pair, std::uint16_t> met_;
   std::uint64_t packets_ = 0;
+  std::uint64_t reads_fetched_ = 0;  ///< or parts of them
 };
 
 }  // namespace verbena::sim

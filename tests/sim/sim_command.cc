@@ -73,6 +73,7 @@ nlohmann::ordered_json to_json(const RunCounters& counters) {
           {"by_ring", counters.by_ring},
           {"fetched", counters.fetched},
           {"direct", counters.direct},
+          {"reads_fetched", counters.reads_fetched},
           {"retransmitted", counters.retransmitted},
           {"naks", counters.naks},
           {"rnr_naks", counters.rnr_naks},

@@ -85,7 +85,7 @@ Result<nic::Attachment> SimHost::attach(const wire::Address& address) {
     made.meet = [this](const wire::Path& path, std::uint32_t) {
       return rings_->meet(path.source, path.destination);
     };
-    if (share_memory_ || rings_->lends()) made.direct = rings_->share(address);
+    made.direct = rings_->open_memory(address, share_memory_);
     counted_.push_back(made.counters);
   }
   return made;
@@ -126,13 +126,13 @@ std::uint64_t SimHost::payloads_fetched() const {
 
 /// All processes have one memory: every region is where it is, for its peers, too. What a program
 /// takes away would stay in a file; here it would be gone for them as well.
-std::optional<nic::SharedMemory> SimHost::share_memory(Bytes memory, std::uint32_t access) {
+std::optional<nic::OpenMemory> SimHost::share_memory(Bytes memory, std::uint32_t access) {
   const bool open = (access & (engine::kRemoteWrite | engine::kRemoteRead)) != 0 &&
                     (access & engine::kOnDemand) == 0;
   if (!share_memory_ || !open || memory.size() == Arena::kBrittle.size) return std::nullopt;
-  return nic::SharedMemory{.pages = memory,
-                           .offset = reinterpret_cast<std::uintptr_t>(memory.data()),
-                           .home = nic::Home::kWritable};
+  return nic::OpenMemory{.pages = memory,
+                         .offset = reinterpret_cast<std::uintptr_t>(memory.data()),
+                         .home = nic::MemoryHome::kWritable};
 }
 
 void SimHost::arrived(const wire::Address& address) {

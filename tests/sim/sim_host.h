@@ -66,8 +66,8 @@ class SimHost final : public nic::Host, public Actor {
   void adopt(nic::Nic& nic) override;
   void release(nic::Nic& nic) override;
   void wake(nic::Nic& nic) override;
-  [[nodiscard]] std::optional<nic::SharedMemory> share_memory(Bytes memory,
-                                                              std::uint32_t access) override;
+  [[nodiscard]] std::optional<nic::OpenMemory> share_memory(Bytes memory,
+                                                            std::uint32_t access) override;
   [[nodiscard]] nic::Waited wait(const std::function<bool()>& ready, nic::Notifier* notifier,
                                  nic::SelfDriven* driven) override;
 

@@ -83,7 +83,7 @@ class StreamRun {
         random_(plan.seed ^ 0x57E1),
         scheduler_(plan.seed ^ 0x57E2),
         network_(scheduler_, packets_, {}, plan.seed ^ 0x57E3),
-        rings_(network_, scheduler_, packets_, false,
+        rings_(network_, scheduler_, packets_, plan.lends,
                [this](const wire::Address& at) { host_.arrived(at); }),
         host_(
             scheduler_, network_, kNap, plan.seed ^ 0x57E4,
@@ -374,6 +374,7 @@ StreamPlan make_stream_plan(std::uint64_t seed) {
   plan.disturbance.duplicate_ppm = rate(20'000);
   plan.disturbance.reorder_ppm = rate(50'000);
   plan.disturbance.corrupt_ppm = rate(5'000);
+  plan.lends = random.below(2) == 0;
   return plan;
 }
 

@@ -33,6 +33,7 @@ struct StreamPlan {
   DisturbancePlan disturbance{};
   bool same_host = false;
   bool share_memory = false;  ///< and each other's memory, with `same_host`
+  bool lends = false;         ///< as Plan::lends
 };
 
 struct StreamReport {

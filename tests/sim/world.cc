@@ -252,6 +252,7 @@ void World::sum_up() {
   counters_.by_ring = rings_.packets();
   counters_.fetched = host_.payloads_fetched();
   counters_.direct = host_.direct_requests();
+  counters_.reads_fetched = rings_.reads_fetched();
   counters_.overflowed = network_.counters().overflows;
   counters_.cut = network_.counters().cut;
   counters_.forged = network_.counters().injected;

@@ -39,9 +39,10 @@ struct RunCounters {
   std::uint64_t epochs = 0;  ///< connections made
   std::uint64_t packets = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t by_ring = 0;  ///< packets between processes that share memory
-  std::uint64_t fetched = 0;  ///< of these, those whose payload stayed with its sender
-  std::uint64_t direct = 0;   ///< WRITEs and READs without packets there
+  std::uint64_t by_ring = 0;        ///< packets between processes that share memory
+  std::uint64_t fetched = 0;        ///< of these, those whose payload stayed with its sender
+  std::uint64_t direct = 0;         ///< WRITEs and READs without packets there
+  std::uint64_t reads_fetched = 0;  ///< or parts of READs, by the kernel
   std::uint64_t retransmitted = 0;
   std::uint64_t naks = 0;
   std::uint64_t rnr_naks = 0;

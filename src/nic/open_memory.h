@@ -5,14 +5,14 @@
 
 #include "base/bytes.h"
 
-/// Words for memory that processes of one machine share.
+/// Words for memory that processes of one machine open to each other.
 namespace verbena::nic {
 
 /// A key's bits below are the generation of its entry (engine/key_table.h).
 inline constexpr unsigned kKeyIndexShift = 8;
 
 /// Where registered memory is to be found by a peer of its owner's.
-enum class Home : std::uint8_t {
+enum class MemoryHome : std::uint8_t {
   kReadable,  ///< in a file of the owner's that peers map for reading
   kWritable,  ///< in the one that they may write
   kOwner,     ///< in the owner's own memory, whose address the offset is
@@ -20,31 +20,32 @@ enum class Home : std::uint8_t {
 
 /// Registered memory as peers can get at it: whole pages in a file of their owner's, or private
 /// memory. In the simulator, where all processes have one memory, any offset is the address.
-struct SharedMemory {
+struct OpenMemory {
   Bytes pages{};
   std::uint64_t offset = 0;
-  Home home = Home::kReadable;
+  MemoryHome home = MemoryHome::kReadable;
 };
 
 /// What opens them to peers.
-struct SharedRegion {
+struct OpenRegion {
   std::uint32_t key = 0;
   std::uint32_t pd = 0;
   std::uint32_t access = 0;
   std::uint64_t address = 0;  ///< what peers call the first byte of the pages (the IOVA)
-  SharedMemory memory{};
+  OpenMemory memory{};
 };
 
 /// Some bytes of a peer's memory, and the stretch that they lie in.
-struct SharedPlace {
+struct PeerPlace {
   std::uint32_t key = 0;  ///< that opened the stretch
-  Home home = Home::kReadable;
+  MemoryHome home = MemoryHome::kReadable;
   std::uint64_t stretch = 0;  ///< its offset
   std::uint64_t stretch_length = 0;
   std::uint64_t into = 0;  ///< where in it the bytes begin
   std::uint64_t length = 0;
+  std::uint64_t changes = 0;  ///< of what opens it, until then
 
-  bool operator==(const SharedPlace&) const = default;
+  bool operator==(const PeerPlace&) const = default;
 };
 
 }  // namespace verbena::nic
