@@ -78,6 +78,7 @@ class Requester {
   [[nodiscard]] bool can_start(const SendWqe& wqe) const;
   [[nodiscard]] std::uint32_t payload_on_the_way(const SendWqe& wqe) const;
 
+  [[nodiscard]] bool can_be_direct(const SendWqe& wqe) const;
   [[nodiscard]] bool may_be_direct(const SendWqe& wqe) const;
   [[nodiscard]] std::optional<Fill> do_directly(SendWqe& wqe, std::uint32_t& budget, Time now);
   [[nodiscard]] bool copy_directly(const SendWqe& wqe, std::uint32_t size);

@@ -42,14 +42,19 @@ bool copy(const MemoryLookup& memory, const QueuePair& qp, const SendWqe& wqe, s
 }  // namespace
 
 /// What came before a request is executed at the peer when it is acknowledged, and not earlier.
-bool Requester::may_be_direct(const SendWqe& wqe) const {
+bool Requester::can_be_direct(const SendWqe& wqe) const {
   if (core_.config.direct == nullptr || qp_.path().channel == 0) return false;
   const SendOpcode opcode = wqe.request.opcode;
   const bool alone = (oldest_ == cursor_ && !under_way()) || mutant(Mutant::kDirectOvertakes);
   return alone && cursor_ == assigned_ && wqe.length != 0 &&
          (opcode == SendOpcode::kWrite || opcode == SendOpcode::kRead) &&
-         qp_.config().type == QpType::kRc && !qp_.pace().limits() &&
-         core_.config.direct->offers(qp_.path().channel, access_of(opcode),
+         qp_.config().type == QpType::kRc && !qp_.pace().limits();
+}
+
+/// The same before it is tried in a turn: else it goes by packets at once.
+bool Requester::may_be_direct(const SendWqe& wqe) const {
+  return can_be_direct(wqe) &&
+         core_.config.direct->offers(qp_.path().channel, access_of(wqe.request.opcode),
                                      std::min(wqe.length, kAtOnce));
 }
 
@@ -120,7 +125,7 @@ void Requester::finish_directly(SendWqe& wqe) {
 bool Requester::copy_at_once(const SendWqe& wqe) {
   const bool idle = cursor_ == qp_.config().send_queue->tail() && qp_.state() == QpState::kRts;
   const bool reads = wqe.request.opcode == SendOpcode::kRead;
-  return idle && wqe.length <= kAtOnce && may_be_direct(wqe) &&
+  return idle && wqe.length <= kAtOnce && can_be_direct(wqe) &&
          !(reads && qp_.attributes().max_rd_atomic == 0) && copy_directly(wqe, wqe.length);
 }
 
