@@ -17,6 +17,8 @@ namespace {
 
 /// Bytes that are copied while the peer cannot take its memory away (nic.md, "Same host").
 constexpr std::uint32_t kAtOnce = 256 << 10;
+/// The same where nobody waits for it: each call has its price.
+constexpr std::uint32_t kFetchedAtOnce = 1 << 20;
 /// READs of so many bytes see whole values (nic.md, "Same host"), which the kernel does not
 /// promise.
 constexpr std::uint64_t kOneMove = 8;
@@ -55,7 +57,7 @@ bool Requester::can_be_direct(const SendWqe& wqe) const {
 bool Requester::may_be_direct(const SendWqe& wqe) const {
   return can_be_direct(wqe) &&
          core_.config.direct->offers(qp_.path().channel, access_of(wqe.request.opcode),
-                                     std::min(wqe.length, kAtOnce));
+                                     std::min(wqe.length, kFetchedAtOnce));
 }
 
 /// kIdle: done; kMore: the turn is over. Nothing when it has to go by packets, from its beginning:
@@ -63,8 +65,8 @@ bool Requester::may_be_direct(const SendWqe& wqe) const {
 std::optional<Fill> Requester::do_directly(SendWqe& wqe, std::uint32_t& budget, Time now) {
   while (direct_bytes_ < wqe.length) {
     if (budget == 0) return Fill::kMore;
-    const std::uint32_t size = std::min(wqe.length - direct_bytes_, kAtOnce);
-    if (!copy_directly(wqe, size) || !core_.config.direct->leave(qp_.path().channel, now)) {
+    const std::uint32_t size = copy_directly(wqe);
+    if (size == 0 || !core_.config.direct->leave(qp_.path().channel, now)) {
       direct_bytes_ = 0;
       return std::nullopt;
     }
@@ -75,27 +77,32 @@ std::optional<Fill> Requester::do_directly(SendWqe& wqe, std::uint32_t& budget, 
   return Fill::kIdle;
 }
 
-/// Copies some of a request; leave() is to follow.
-bool Requester::copy_directly(const SendWqe& wqe, std::uint32_t size) {
+/// Copies some of a request, and says how much; leave() is to follow if it is any.
+std::uint32_t Requester::copy_directly(const SendWqe& wqe) {
   DirectMemory& direct = *core_.config.direct;
   const std::uint16_t channel = qp_.path().channel;
   const SendOpcode opcode = wqe.request.opcode;
-  const DirectMemory::Target target{.channel = channel,
-                                    .qp_number = qp_.config().number,
-                                    .destination_qp = qp_.attributes().destination_qp,
-                                    .key = wqe.request.rkey,
-                                    .address = wqe.request.remote_address + direct_bytes_,
-                                    .length = size,
-                                    .access = access_of(opcode)};
-  const Bytes there = direct.reach(target);
-  if (there.empty()) return opcode == SendOpcode::kRead && fetch_directly(wqe, target);
-  if (copy(core_.memory, qp_, wqe, direct_bytes_, there)) return true;
-  static_cast<void>(direct.leave(channel, Time{}));
-  return false;
+  const std::uint32_t left = wqe.length - direct_bytes_;
+  DirectMemory::Target target{.channel = channel,
+                              .qp_number = qp_.config().number,
+                              .destination_qp = qp_.attributes().destination_qp,
+                              .key = wqe.request.rkey,
+                              .address = wqe.request.remote_address + direct_bytes_,
+                              .length = std::min(left, kAtOnce),
+                              .access = access_of(opcode)};
+  if (const Bytes there = direct.reach(target); !there.empty()) {
+    if (copy(core_.memory, qp_, wqe, direct_bytes_, there)) return std::min(left, kAtOnce);
+    static_cast<void>(direct.leave(channel, Time{}));
+    return 0;
+  }
+  if (opcode != SendOpcode::kRead) return 0;
+  const std::uint32_t size = std::min(left, kFetchedAtOnce);
+  target.length = size;
+  return fetch_directly(wqe, target) ? size : 0;
 }
 
 bool Requester::fetch_directly(const SendWqe& wqe, const DirectMemory::Target& target) const {
-  if (target.length <= kOneMove) return false;
+  if (wqe.length <= kOneMove) return false;
   std::array<Bytes, DirectMemory::kMostPlaces> places;
   const auto to = places_of(core_.memory, wqe.request.pieces, direct_bytes_, target.length,
                             qp_.read_pd(), places);
@@ -126,7 +133,7 @@ bool Requester::copy_at_once(const SendWqe& wqe) {
   const bool idle = cursor_ == qp_.config().send_queue->tail() && qp_.state() == QpState::kRts;
   const bool reads = wqe.request.opcode == SendOpcode::kRead;
   return idle && wqe.length <= kAtOnce && can_be_direct(wqe) &&
-         !(reads && qp_.attributes().max_rd_atomic == 0) && copy_directly(wqe, wqe.length);
+         !(reads && qp_.attributes().max_rd_atomic == 0) && copy_directly(wqe) != 0;
 }
 
 bool Requester::end_at_once(const SendWqe& wqe, Time now) {

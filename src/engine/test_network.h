@@ -58,7 +58,7 @@ struct Datagram {
 class End {
  public:
   static constexpr std::uint32_t kPd = 7;
-  static constexpr std::size_t kMemory = 1 << 19;
+  static constexpr std::size_t kMemory = 5 << 18;
   static constexpr std::uint32_t kSrq = 0x333;
 
   End(std::uint32_t address, std::uint32_t number, QpType type = QpType::kRc,
