@@ -83,21 +83,21 @@ std::uint32_t Requester::copy_directly(const SendWqe& wqe) {
   const std::uint16_t channel = qp_.path().channel;
   const SendOpcode opcode = wqe.request.opcode;
   const std::uint32_t left = wqe.length - direct_bytes_;
+  std::uint32_t size = std::min(left, kAtOnce);
   DirectMemory::Target target{.channel = channel,
                               .qp_number = qp_.config().number,
                               .destination_qp = qp_.attributes().destination_qp,
                               .key = wqe.request.rkey,
                               .address = wqe.request.remote_address + direct_bytes_,
-                              .length = std::min(left, kAtOnce),
+                              .length = size,
                               .access = access_of(opcode)};
   if (const Bytes there = direct.reach(target); !there.empty()) {
-    if (copy(core_.memory, qp_, wqe, direct_bytes_, there)) return std::min(left, kAtOnce);
+    if (copy(core_.memory, qp_, wqe, direct_bytes_, there)) return size;
     static_cast<void>(direct.leave(channel, Time{}));
     return 0;
   }
   if (opcode != SendOpcode::kRead) return 0;
-  const std::uint32_t size = std::min(left, kFetchedAtOnce);
-  target.length = size;
+  target.length = size = std::min(left, kFetchedAtOnce);
   return fetch_directly(wqe, target) ? size : 0;
 }
 

@@ -114,34 +114,26 @@ TEST_F(Board, AQueuePairThatAdmitsNobodyIsClosed) {
   EXPECT_FALSE(board_.find(right_, kPeer));
 }
 
-TEST_F(Board, PagesForReadingAreNotWrittenWhateverItSays) {
-  made_.board.publish(
-      {.key = 0x405,
-       .pd = 7,
-       .access = kRemoteWrite | kRemoteRead,
-       .address = 0x10000,
-       .memory = {.pages = pages_, .offset = 0x4000, .home = MemoryHome::kReadable}});
-  Target target = right_;
-  target.key = 0x405;
-  EXPECT_FALSE(board_.find(target, kPeer));
-  target.access = kRemoteRead;
-  EXPECT_TRUE(board_.find(target, kPeer));
-}
+/// Whatever the board says.
+class OtherHomes : public Board, public ::testing::WithParamInterface<MemoryHome> {};
 
-TEST_F(Board, MemoryOfItsOwnersIsOnlyRead) {
+TEST_P(OtherHomes, AreOnlyRead) {
   made_.board.publish({.key = 0x405,
                        .pd = 7,
                        .access = kRemoteWrite | kRemoteRead,
                        .address = 0x10000,
-                       .memory = {.pages = pages_, .offset = 0x4000, .home = MemoryHome::kOwner}});
+                       .memory = {.pages = pages_, .offset = 0x4000, .home = GetParam()}});
   Target target = right_;
   target.key = 0x405;
   EXPECT_FALSE(board_.find(target, kPeer));
   target.access = kRemoteRead;
   const auto place = board_.find(target, kPeer);
   ASSERT_TRUE(place);
-  EXPECT_EQ(place->home, MemoryHome::kOwner);
+  EXPECT_EQ(place->home, GetParam());
 }
+
+INSTANTIATE_TEST_SUITE_P(All, OtherHomes,
+                         ::testing::Values(MemoryHome::kReadable, MemoryHome::kOwner));
 
 TEST_F(Board, APlaceIsTakenOnce) {
   const std::uint32_t same_place = 0x305 + (4096U << 8);

@@ -120,57 +120,58 @@ TEST_F(SameHostTest, WhoDoesNotTakePartIsReachedByTheNetwork) {
   EXPECT_EQ(alone.meet(itself, 1, a.nic->number(a.qp)), 0);
 }
 
-// By whoever asks for it, in the call or by the runner; nothing is shared.
-TEST_F(SameHostTest, ReadsFetchWhatTheirPeerHasToItself) {
-  auto host = LiveHost::create({.same_host = true, .fetching = Fetching::kAlways}).value();
-  End a(*host, "127.77.30.8");
-  End b(*host, "127.77.30.9");
-  testing::connect(a, b);
-  std::ranges::fill(b.memory, std::byte{6});
-  const auto read = [&](std::uint32_t key) {
-    ASSERT_TRUE(a.send(
-        {.id = 2, .opcode = SendOpcode::kRead, .remote_address = b.base() + 8192, .rkey = key},
-        {a.piece(0, 30'000)}));
-  };
-  read(b.region->key);
-  EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
-  EXPECT_EQ(std::ranges::count(a.memory, std::byte{6}), 30'000);
-  EXPECT_EQ(a.nic->counters().direct_requests, 1U);
-  EXPECT_EQ(a.nic->counters().packets_sent, 0U);
-  ASSERT_TRUE(a.send(
-      {.id = 3, .opcode = SendOpcode::kWrite, .remote_address = b.base(), .rkey = b.region->key},
-      {a.piece(0, 100)}));
-  EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
-  EXPECT_EQ(a.nic->counters().direct_requests, 1U) << "WRITEs are packets";
-  ASSERT_TRUE(b.nic->change_memory(b.region, b.pd, engine::kLocalWrite));
-  read(b.region->key);
-  EXPECT_EQ(await(a, a.send_cq).status, Status::kRemoteAccessError);
+/// What READs is `a`; nothing is shared.
+class FetchedReadTest : public ::testing::Test {
+ protected:
+  FetchedReadTest() {
+    testing::connect(a_, b_);
+    std::ranges::fill(b_.memory, std::byte{6});
+  }
+  Status read(std::uint32_t key, std::uint32_t length) {
+    std::ranges::fill(a_.memory, std::byte{});
+    EXPECT_TRUE(
+        a_.send({.id = 2, .opcode = SendOpcode::kRead, .remote_address = b_.base(), .rkey = key},
+                {a_.piece(0, length)}));
+    return await(a_, a_.send_cq).status;
+  }
+  void is_fetched(std::uint32_t key, std::uint32_t length) {
+    EXPECT_EQ(read(key, length), Status::kSuccess);
+    EXPECT_EQ(std::ranges::count(a_.memory, std::byte{6}), length);
+    EXPECT_EQ(a_.nic->counters().direct_requests, ++fetched_);
+  }
+
+  std::unique_ptr<LiveHost> host_ =
+      LiveHost::create({.same_host = true, .fetching = Fetching::kAlways}).value();
+  End a_{*host_, "127.77.30.8"};
+  End b_{*host_, "127.77.30.9"};
+  std::uint64_t fetched_ = 0;
+};
+
+TEST_F(FetchedReadTest, TakesWhatItsPeerHasToItself) {
+  is_fetched(b_.region->key, 30'000);
+  EXPECT_EQ(a_.nic->counters().packets_sent, 0U);
+  ASSERT_TRUE(a_.send(
+      {.id = 3, .opcode = SendOpcode::kWrite, .remote_address = b_.base(), .rkey = b_.region->key},
+      {a_.piece(0, 100)}));
+  EXPECT_EQ(await(a_, a_.send_cq).status, Status::kSuccess);
+  EXPECT_EQ(a_.nic->counters().direct_requests, fetched_) << "WRITEs are packets";
 }
 
-TEST_F(SameHostTest, ReadsOfMemoryThatIsOnDemandOrOpenedAgainAreFetched) {
-  auto host = LiveHost::create({.same_host = true, .fetching = Fetching::kAlways}).value();
-  End a(*host, "127.77.30.26");
-  End b(*host, "127.77.30.27");
-  testing::connect(a, b);
-  std::ranges::fill(b.memory, std::byte{6});
-  std::uint64_t fetched = 0;
-  const auto read = [&](std::uint32_t key) {
-    std::ranges::fill(a.memory, std::byte{});
-    ASSERT_TRUE(
-        a.send({.id = 2, .opcode = SendOpcode::kRead, .remote_address = b.base(), .rkey = key},
-               {a.piece(0, 1000)}));
-    EXPECT_EQ(await(a, a.send_cq).status, Status::kSuccess);
-    EXPECT_EQ(std::ranges::count(a.memory, std::byte{6}), 1000);
-    EXPECT_EQ(a.nic->counters().direct_requests, ++fetched);
-  };
+TEST_F(FetchedReadTest, IsRefusedByThePeerWhatIsClosed) {
+  ASSERT_TRUE(b_.nic->change_memory(b_.region, b_.pd, engine::kLocalWrite));
+  EXPECT_EQ(read(b_.region->key, 30'000), Status::kRemoteAccessError);
+  EXPECT_EQ(a_.nic->counters().direct_requests, 0U);
+}
+
+TEST_F(FetchedReadTest, TakesWhatIsOnDemandOrOpenedAgain) {
   constexpr std::uint32_t kOpen = engine::kLocalWrite | engine::kRemoteRead;
-  ASSERT_TRUE(b.nic->change_memory(b.region, b.pd, engine::kLocalWrite));
-  ASSERT_TRUE(b.nic->change_memory(b.region, b.pd, kOpen));
-  read(b.region->key);
-  const auto all = b.nic->register_all_memory(b.pd, kOpen);
+  ASSERT_TRUE(b_.nic->change_memory(b_.region, b_.pd, engine::kLocalWrite));
+  ASSERT_TRUE(b_.nic->change_memory(b_.region, b_.pd, kOpen));
+  is_fetched(b_.region->key, 1000);
+  const auto all = b_.nic->register_all_memory(b_.pd, kOpen);
   ASSERT_TRUE(all);
-  read((*all)->key);
-  ASSERT_TRUE(b.nic->deregister_memory(*all));
+  is_fetched((*all)->key, 1000);
+  ASSERT_TRUE(b_.nic->deregister_memory(*all));
 }
 
 TEST_F(SameHostTest, LongReadsAreFetchedOnlyWhereThatPays) {
