@@ -142,9 +142,10 @@ class Direct : public ::testing::Test {
     }
   }
 
+  static constexpr std::size_t kLong = 5 << 18;  ///< more than one call fetches
   Door door_;
-  End a_{0x7F000001, 0x111, QpType::kRc, with(door_)};
-  End b_{0x7F000002, 0x222, QpType::kRc, with(door_)};
+  End a_{0x7F000001, 0x111, QpType::kRc, with(door_), kLong};
+  End b_{0x7F000002, 0x222, QpType::kRc, with(door_), kLong};
   Time now_{};
 };
 

@@ -58,12 +58,13 @@ struct Datagram {
 class End {
  public:
   static constexpr std::uint32_t kPd = 7;
-  static constexpr std::size_t kMemory = 5 << 18;
+  static constexpr std::size_t kMemory = 1 << 19;
   static constexpr std::uint32_t kSrq = 0x333;
 
   End(std::uint32_t address, std::uint32_t number, QpType type = QpType::kRc,
-      EngineConfig config = {})
-      : keys(64, address),
+      EngineConfig config = {}, std::size_t memory_size = kMemory)
+      : memory(memory_size),
+        keys(64, address),
         engine(config, keys, counters),
         source(wire::Address::from_ipv4(address)),
         qpn(number) {
@@ -105,7 +106,7 @@ class End {
     return done;
   }
 
-  std::vector<std::byte> memory = std::vector<std::byte>(kMemory);
+  std::vector<std::byte> memory;
   KeyTable keys;
   Counters counters;
   Engine engine;
