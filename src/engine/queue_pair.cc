@@ -43,6 +43,11 @@ Result<void> in_range(std::string_view name, std::uint32_t value, std::uint32_t 
               fmt::format("{} is {}, the limit is {}", name, value, limit));
 }
 
+/// The PSN up to which a packet that came by a channel acknowledges beside what else it is.
+std::optional<std::uint32_t> rider_of(const wire::Packet& packet, const wire::Segment& segment) {
+  return segment.path.channel != 0 ? wire::piggybacked_psn(packet.icrc) : std::nullopt;
+}
+
 }  // namespace
 
 QueuePair::QueuePair(Core& core, const QpConfig& config)
@@ -303,10 +308,10 @@ Use QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment, 
   return admissible(packet, segment) ? handle_admitted(packet, segment, now) : Use::kNone;
 }
 
-bool QueuePair::take_like(const wire::Packet& packet) {
+bool QueuePair::take_like(const wire::Packet& packet, const wire::Segment& segment) {
   const QpState now_in = state();
   const bool plain = (now_in == QpState::kRts || now_in == QpState::kRtr) && connected() &&
-                     !core_.config.congestion.on;
+                     !core_.config.congestion.on && !rider_of(packet, segment);
   if (!plain || !responder_.handle_like(packet)) return false;
   if (overrun_) enter_error(false);
   return true;
@@ -333,7 +338,11 @@ Use QueuePair::handle_admitted(const wire::Packet& packet, const wire::Segment& 
       established_ = true;
       raise(EventKind::kCommunicationEstablished);
     }
-    if (is_request(packet.info().operation)) {
+    if (const auto psn = rider_of(packet, segment); psn && reliable() && state() != QpState::kRtr)
+      requester_.handle_piggyback(*psn, now);
+    if (!receives_in(state())) {
+      // by what rode with it
+    } else if (is_request(packet.info().operation)) {
       responder_.handle_request(packet, now);
     } else if (state() == QpState::kRtr) {
       count_useless(&Counters::ghost_responses);
@@ -411,10 +420,20 @@ Fill QueuePair::fill(TrainBatch& batch, Time now, Acks acks, Rests rests) {
   bool more = answers_first && answer(batch, now);
   const Fill result = sends ? requester_.fill(batch, now, rests) : Fill::kIdle;
   held_ = acknowledges && hold && batch.size() == before;
-  if (!answers_first && !held_) more = answer(batch, now);
+  if (!answers_first && !held_) more = !let_ride(batch, before) && answer(batch, now);
   if (overrun_) enter_error(false);
   note_drained();  // by what went without packets
   return more ? Fill::kMore : result;
+}
+
+/// By a channel only, between two queue pairs that both send and receive, and not where a payload
+/// is placed without a look at its packet.
+bool QueuePair::let_ride(TrainBatch& batch, std::size_t first) {
+  const bool can = path_.channel != 0 && config_.type == QpType::kRc && batch.size() != first &&
+                   batch.at(first).head.info().place != wire::Place::kMiddle &&
+                   responder_.only_acknowledgement();
+  if (can) batch.at(first).piggyback = wire::piggyback(responder_.take_acknowledgement());
+  return can;
 }
 
 bool QueuePair::answer(TrainBatch& batch, Time now) {

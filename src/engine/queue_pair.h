@@ -47,7 +47,7 @@ class QueuePair {
                                  Time now);
   /// The same by a shorter way, where everything is as it mostly is; else false, and handle_alike()
   /// is to follow. Such packets are counted by count_received().
-  [[nodiscard]] bool take_like(const wire::Packet& packet);
+  [[nodiscard]] bool take_like(const wire::Packet& packet, const wire::Segment& segment);
   void count_received(std::uint64_t packets) { counters_.packets_received.add(packets); }
   void count_fetched(std::uint64_t packets) { counters_.payloads_fetched.add(packets); }
   /// False of a packet that is refused or repeated whatever it carries.
@@ -63,8 +63,10 @@ class QueuePair {
   void handle_placed(const wire::Packet& packet, const wire::Segment& segment, std::uint32_t row,
                      Time now);
   /// See Engine.
-  [[nodiscard]] bool send_alone(TrainBatch& batch, Time now) {
-    return state() == QpState::kRts && reliable() && requester_.send_alone(batch, now);
+  [[nodiscard]] bool send_alone(TrainBatch& batch, Time now, Acks acks) {
+    if (state() != QpState::kRts || !reliable() || !requester_.send_alone(batch, now)) return false;
+    if (acks == Acks::kSend && responder_.only_acknowledgement()) let_ride(batch, 0);
+    return true;
   }
   [[nodiscard]] bool copy_at_once(const SendWqe& wqe) { return requester_.copy_at_once(wqe); }
   [[nodiscard]] bool end_at_once(const SendWqe& wqe, Time now);
@@ -168,6 +170,9 @@ class QueuePair {
                                               const wire::Segment& segment) const;
   void note_mark(const wire::Segment& segment, std::uint32_t row, Time now);
   void send_cnp(TrainBatch& batch);
+  /// Whether the acknowledgement that would go behind the trains from the one at `first` on rides
+  /// in that one.
+  bool let_ride(TrainBatch& batch, std::size_t first);
   /// Returns whether there is more to answer.
   [[nodiscard]] bool answer(TrainBatch& batch, Time now);
   void flush_sends();

@@ -43,6 +43,8 @@ class Requester {
   /// The last fill() left packets for the next one, since they fill no whole send.
   [[nodiscard]] bool holds_rest() const { return holds_rest_; }
   void handle_response(const wire::Packet& packet, Time now);
+  /// An acknowledgement that rode with a request (wire::piggyback()), of all up to a PSN.
+  void handle_piggyback(std::uint32_t psn, Time now);
   /// See QueuePair.
   [[nodiscard]] Bytes place_of(const wire::Packet& packet, std::size_t row) const;
   void handle_placed(const wire::Packet& packet, std::uint32_t row, Time now);
@@ -104,7 +106,7 @@ class Requester {
   [[nodiscard]] Fill local_error(Status status);
 
   [[nodiscard]] bool asks_after(std::uint32_t packets, const SendWqe& wqe, Time now);
-  void handle_acknowledge(const wire::Packet& packet, Time now);
+  void handle_acknowledge(std::uint32_t psn, Time now);
   void handle_nak(const wire::Packet& packet, Time now);
   void handle_rnr_nak(const wire::Packet& packet, Time now);
   void handle_read_response(const wire::Packet& packet, Time now);

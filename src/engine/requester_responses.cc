@@ -39,6 +39,14 @@ bool known_syndrome(const wire::Packet& packet) {
 
 }  // namespace
 
+void Requester::handle_piggyback(std::uint32_t psn, Time now) {
+  if (psn_distance(psn, unacked_psn_) < 0 || psn_distance(psn, high_psn_) >= 0) {
+    qp_.count(&Counters::ghost_responses);
+  } else {
+    handle_acknowledge(psn, now);
+  }
+}
+
 void Requester::handle_response(const wire::Packet& packet, Time now) {
   const std::uint32_t psn = packet.bth.psn;
   if (psn_distance(psn, unacked_psn_) < 0 ||
@@ -63,17 +71,17 @@ void Requester::handle_response(const wire::Packet& packet, Time now) {
   }
   using Kind = wire::Aeth::Kind;
   switch (packet.aeth.kind) {
-    case Kind::kAck: return handle_acknowledge(packet, now);
+    case Kind::kAck: return handle_acknowledge(psn, now);
     case Kind::kNak: return handle_nak(packet, now);
     case Kind::kRnrNak: return handle_rnr_nak(packet, now);
     case Kind::kReserved: return;
   }
 }
 
-void Requester::handle_acknowledge(const wire::Packet& packet, Time now) {
+void Requester::handle_acknowledge(std::uint32_t psn, Time now) {
   // A response acknowledges everything before it, except READs and atomics whose own responses are
   // missing: those were lost (engine.md, "Requester").
-  if (!acknowledge_before(psn_add(packet.bth.psn, 1), now)) recover();
+  if (!acknowledge_before(psn_add(psn, 1), now)) recover();
 }
 
 void Requester::handle_nak(const wire::Packet& packet, Time now) {

@@ -48,7 +48,11 @@ class Responder {
 
   [[nodiscard]] bool has_answers() const { return !answers_.empty(); }
   /// Nothing but a positive acknowledgement waits: it may travel with a later train.
-  [[nodiscard]] bool only_acknowledgement() const;
+  [[nodiscard]] bool only_acknowledgement() const {
+    return answers_.size() == 1 && answers_.front().kind == Answer::Kind::kAcknowledge;
+  }
+  /// Its PSN; it is answered then. Only where only_acknowledgement().
+  [[nodiscard]] std::uint32_t take_acknowledgement();
 
   [[nodiscard]] std::uint32_t expected_psn() const { return expected_psn_; }
   [[nodiscard]] std::uint32_t msn() const { return msn_; }

@@ -15,8 +15,11 @@ constexpr std::uint32_t kTurnTrains = 16;
 
 }  // namespace
 
-bool Responder::only_acknowledgement() const {
-  return answers_.size() == 1 && answers_.front().kind == Answer::Kind::kAcknowledge;
+std::uint32_t Responder::take_acknowledgement() {
+  const std::uint32_t psn = answers_.front().psn;
+  answers_.clear();
+  qp_.count(&Counters::acks_sent);
+  return psn;
 }
 
 std::uint32_t Responder::waiting(bool duplicates) const {

@@ -105,18 +105,15 @@ std::size_t AddressSwitch::receive(std::span<wire::Segment> segments, Time now) 
     Port& port = ports_[(next_ + i) % ports_.size()];
     if (!port.ready) continue;
     filled += port.link->receive(segments.subspan(filled), now);
-    port.ready = &port == &ports_.front() || port.link->poll_timeout().has_value();
+    port.ready = &port == &ports_.front() || port.link->poll_timeout() != kNever;
   }
   ++next_;
   return filled;
 }
 
-std::optional<Time> AddressSwitch::poll_timeout() const {
-  std::optional<Time> earliest;
-  for (const Port& port : ports_) {
-    const auto timeout = port.link->poll_timeout();
-    if (timeout && (!earliest || *timeout < *earliest)) earliest = timeout;
-  }
+Time AddressSwitch::poll_timeout() const {
+  Time earliest = kNever;
+  for (const Port& port : ports_) earliest = std::min(earliest, port.link->poll_timeout());
   return earliest;
 }
 

@@ -45,7 +45,7 @@ class AddressSwitch final : public Link {
 
   std::size_t send(std::span<const wire::Train> trains, Time now) override;
   std::size_t receive(std::span<wire::Segment> segments, Time now) override;
-  [[nodiscard]] std::optional<Time> poll_timeout() const override;
+  [[nodiscard]] Time poll_timeout() const override;
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
     return ports_.front().link->source_port();
   }

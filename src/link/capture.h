@@ -30,7 +30,7 @@ class CaptureLink final : public Link {
 
   std::size_t send(std::span<const wire::Train> trains, Time now) override;
   std::size_t receive(std::span<wire::Segment> segments, Time now) override;
-  [[nodiscard]] std::optional<Time> poll_timeout() const override { return inner_->poll_timeout(); }
+  [[nodiscard]] Time poll_timeout() const override { return inner_->poll_timeout(); }
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
     return inner_->source_port();
   }

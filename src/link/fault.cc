@@ -181,13 +181,12 @@ std::size_t FaultLink::receive(std::span<wire::Segment> segments, Time now) {
   return filled;
 }
 
-std::optional<Time> FaultLink::poll_timeout() const {
+Time FaultLink::poll_timeout() const {
   if (batch_taken_ < batch_size_ || duplicate_) return Time::min();
-  std::optional<Time> earliest = inner_->poll_timeout();
+  Time earliest = inner_->poll_timeout();
   if (held_ == 0) return earliest;
   for (const Slot& slot : slots_) {
-    if (slot.state == Slot::State::kHeld && (!earliest || slot.due < *earliest))
-      earliest = slot.due;
+    if (slot.state == Slot::State::kHeld) earliest = std::min(earliest, slot.due);
   }
   return earliest;
 }

@@ -44,7 +44,7 @@ class FaultLink final : public Link {
     return inner_->send(trains, now);
   }
   std::size_t receive(std::span<wire::Segment> segments, Time now) override;
-  [[nodiscard]] std::optional<Time> poll_timeout() const override;
+  [[nodiscard]] Time poll_timeout() const override;
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
     return inner_->source_port();
   }

@@ -44,8 +44,8 @@ class Link {
   virtual std::size_t receive(std::span<wire::Segment> segments, Time now) = 0;
 
   /// When receive() should be called although the descriptor is silent (packets that a link holds
-  /// back).
-  [[nodiscard]] virtual std::optional<Time> poll_timeout() const { return std::nullopt; }
+  /// back); kNever when it need not.
+  [[nodiscard]] virtual Time poll_timeout() const { return kNever; }
 
   /// The UDP source port of all that leaves, when the link decides it (a socket's own); a path's
   /// source port then counts for nothing, and the ICRC is made for this one. Nothing when packets

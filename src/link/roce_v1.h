@@ -48,8 +48,8 @@ class RoceV1Link final : public Link {
   std::size_t send(std::span<const wire::Train> trains, Time now) override;
   std::size_t receive(std::span<wire::Segment> segments, Time now) override;
   /// At once, while packets of its own wait.
-  [[nodiscard]] std::optional<Time> poll_timeout() const override {
-    return own_waiting() > 0 ? std::optional(Time::min()) : std::nullopt;
+  [[nodiscard]] Time poll_timeout() const override {
+    return own_waiting() > 0 ? Time::min() : kNever;
   }
   [[nodiscard]] std::span<const int> descriptors() const override { return {&fd_, 1}; }
   void refresh() override { addresses_ = place_.addresses(); }

@@ -154,7 +154,7 @@ TEST_F(RoceV1, WhatHasNoWayIsLost) {
 
 TEST_F(RoceV1, PacketsToTheOwnSlotGoRoundWithinTheLink) {
   const auto to_itself = path(at_a_, at_a_);
-  EXPECT_FALSE(a_.link.poll_timeout());
+  EXPECT_EQ(a_.link.poll_timeout(), kNever);
   const OwnedTrain train(to_itself, qpn(kSlotA), 7, 200 * 256, 256);
   const std::array trains{train.train()};
   EXPECT_EQ(a_.link.send(trains, kNow), 0U);  // 128 have room
@@ -166,7 +166,7 @@ TEST_F(RoceV1, PacketsToTheOwnSlotGoRoundWithinTheLink) {
   ASSERT_EQ(datagrams.size(), 200U);
   for (std::size_t i = 0; i < datagrams.size(); ++i)
     EXPECT_EQ(wire::parse(datagrams[i])->bth.psn, 7 + i);
-  EXPECT_FALSE(a_.link.poll_timeout());
+  EXPECT_EQ(a_.link.poll_timeout(), kNever);
   std::byte none{};
   EXPECT_LT(sys::read(b_.fd, &none, 1), 0);
   // Another slot at the same address is another socket's.

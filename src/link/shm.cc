@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "link/bell.h"
+#include "wire/icrc.h"
 #include "wire/train.h"
 
 namespace verbena::link {
@@ -216,11 +217,13 @@ bool ShmLink::write(const wire::Train& train) {
       return way->out.broken();
     }
     std::memcpy(place, packet.headers.data(), packet.header_size);
+    std::byte* const end = place + packet.wire_size() - lent.size();
+    wire::store_icrc(end - wire::kIcrcSize, packet.piggyback);
     // What went away meanwhile is lost, and the transport finds out.
     if (!lent.empty()) {
       way->out.commit();
     } else if (wire::copy_payload(train, packet, place + packet.header_size)) {
-      std::memset(place + packet.header_size + packet.payload_size, 0, packet.pad_count);
+      std::memset(end - wire::kIcrcSize - packet.pad_count, 0, packet.pad_count);
       way->out.commit();
       if (way->out.unannounced() >= kWakesFor) wake(*way);
     }

@@ -88,7 +88,7 @@ class ShmLink final : public Link {
   [[nodiscard]] bool arm() override;
   void recall(std::uint16_t channel) override;
   [[nodiscard]] bool lends(const wire::Path& path) override;
-  [[nodiscard]] std::optional<Time> poll_timeout() const override { return inner_->poll_timeout(); }
+  [[nodiscard]] Time poll_timeout() const override { return inner_->poll_timeout(); }
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
     return inner_->source_port();
   }

@@ -71,7 +71,7 @@ struct RingMemory::Made {
 
 /// A packet in a ring. It lies where the writer can still change it.
 struct RingRecord {
-  ConstBytes packet{};  ///< from the BTH on; the last four bytes, in an ICRC's place, mean nothing
+  ConstBytes packet{};  ///< from the BTH to what stands in the ICRC's place
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 0;
   std::uint32_t lent = 0;  ///< bytes of payload that did not come with it, see Loan; 0: none

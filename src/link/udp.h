@@ -47,8 +47,8 @@ class UdpLink final : public Link {
   std::size_t send(std::span<const wire::Train> trains, Time now) override;
   std::size_t receive(std::span<wire::Segment> segments, Time now) override;
   /// At once, while datagrams wait here for which the last span had no room.
-  [[nodiscard]] std::optional<Time> poll_timeout() const override {
-    return receiver_.empty() ? std::nullopt : std::optional(Time::min());
+  [[nodiscard]] Time poll_timeout() const override {
+    return receiver_.empty() ? kNever : Time::min();
   }
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override { return port_; }
   void report_ip_headers() override { set_ip_header_reports(fd_, true); }

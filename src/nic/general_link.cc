@@ -20,10 +20,6 @@ constexpr int kDeliveries = 4;
 /// After which somebody who had no room is asked again.
 constexpr Duration kRetry = StrayBox::kPause;
 
-[[nodiscard]] std::optional<Time> earlier(std::optional<Time> a, std::optional<Time> b) {
-  return a && (!b || *a < *b) ? a : b;
-}
-
 }  // namespace
 
 /// By the number that a message names of its receiver's, or by the service that it asks for.
@@ -97,14 +93,14 @@ std::size_t GeneralLink::receive(std::span<wire::Segment> segments, Time now) {
   if (!others_.empty()) {
     others_.flush(*box_, now);
     if (kept == 0) kept = others_.take_back(segments);
-    next_try_ = others_.empty() ? std::nullopt : std::optional(now + kRetry);
+    next_try_ = others_.empty() ? kNever : now + kRetry;
   }
   return kept;
 }
 
-std::optional<Time> GeneralLink::poll_timeout() const {
+Time GeneralLink::poll_timeout() const {
   if (box_->holds_more()) return Time::min();
-  return earlier(inner_->poll_timeout(), earlier(grace_.next(), next_try_));
+  return std::min({inner_->poll_timeout(), grace_.next(), next_try_});
 }
 
 /// Nothing of the datagram is verified, which the one does who takes it.

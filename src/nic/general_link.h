@@ -37,7 +37,7 @@ class GeneralLink final : public link::Link {
     return inner_->send(trains, now);
   }
   std::size_t receive(std::span<wire::Segment> segments, Time now) override;
-  [[nodiscard]] std::optional<Time> poll_timeout() const override;
+  [[nodiscard]] Time poll_timeout() const override;
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
     return inner_->source_port();
   }
@@ -66,7 +66,7 @@ class GeneralLink final : public link::Link {
   ServicePorts& ports_;
   Forwarding others_{};
   Grace grace_{};
-  std::optional<Time> next_try_{};
+  Time next_try_ = kNever;
   LedgerFd epoll_;  ///< of the sockets and the box
   int descriptor_;
 };

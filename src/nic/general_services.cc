@@ -146,7 +146,7 @@ bool GeneralServices::finish(Time now) {
     ++sent_in_burst_;
   }
   while (const auto event = manager_.poll_event()) events_.push_back(*event);
-  Time next = std::min(manager_.poll_timeout(), place_.link->poll_timeout().value_or(kNever));
+  Time next = std::min(manager_.poll_timeout(), place_.link->poll_timeout());
   if (sent_in_burst_ == kBurst) next = std::min(next, burst_began_ + kBurstTime);
   return alarm_.set(next);
 }

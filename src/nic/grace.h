@@ -34,10 +34,8 @@ class Grace {
     waiting_.pop_front();
     return taken_->segment();
   }
-  /// When there is something to take.
-  [[nodiscard]] std::optional<Time> next() const {
-    return waiting_.empty() ? std::nullopt : std::optional(waiting_.front().first);
-  }
+  /// When there is something to take; kNever when nothing waits.
+  [[nodiscard]] Time next() const { return waiting_.empty() ? kNever : waiting_.front().first; }
 
  private:
   std::deque<std::pair<Time, StoredDatagram>> waiting_;

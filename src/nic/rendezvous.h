@@ -52,7 +52,7 @@ struct Greeting {
   static constexpr std::uint32_t kMagic = 0x56455242;  // "VERB"
   /// Of the directory and of what processes say to each other; processes of different versions do
   /// not share an address.
-  static constexpr std::uint32_t kFabricVersion = 10;
+  static constexpr std::uint32_t kFabricVersion = 11;
 };
 inline constexpr std::uint32_t kFabricVersion = Greeting::kFabricVersion;
 

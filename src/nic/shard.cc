@@ -141,7 +141,7 @@ void Shard::hold_rests(Rests rests, Time now) {
 /// Sends the one packet there is, if it is one, without a turn; what was held rides behind it.
 bool Shard::send_alone(const QueuePair& qp, Time now, Acks acks) {
   wire::Train& train = trains_.front();
-  if (dirty_ || !engine_.send_alone(*qp.transport, now, train)) return false;
+  if (dirty_ || !engine_.send_alone(*qp.transport, now, train, acks)) return false;
   send(std::span(&train, 1), now);
   if (acks == Acks::kSend && engine_.acks_held()) send_out(now, acks);
   set_alarm(now, acks);
@@ -244,7 +244,7 @@ std::size_t Shard::turn(Time now, Acks acks, Receive receive_too) {
     dirty_ = true;
   }
   if (dirty_) send_out(now, acks);
-  const Time link_timeout = link_->poll_timeout().value_or(kNever);
+  const Time link_timeout = link_->poll_timeout();
   if (dirty_ || link_timeout != link_timeout_) {
     link_timeout_ = link_timeout;
     set_alarm(now, acks);

@@ -36,8 +36,8 @@ class StrayLink final : public link::Link {
     return inner_->send(trains, now);
   }
   std::size_t receive(std::span<wire::Segment> segments, Time now) override;
-  [[nodiscard]] std::optional<Time> poll_timeout() const override {
-    return box_->holds_more() ? std::optional(Time::min()) : inner_->poll_timeout();
+  [[nodiscard]] Time poll_timeout() const override {
+    return box_->holds_more() ? Time::min() : inner_->poll_timeout();
   }
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
     return inner_->source_port();

@@ -152,7 +152,7 @@ TEST_F(StrayLinkTest, WhatASpanHasNoRoomForComesNext) {
   ASSERT_EQ(rest.size(), 2U);
   EXPECT_EQ(psn_of(rest[0]), 4U);
   EXPECT_EQ(psn_of(rest[1]), 5U);
-  EXPECT_EQ(two_.link->poll_timeout(), std::nullopt);
+  EXPECT_EQ(two_.link->poll_timeout(), kNever);
 }
 
 TEST_F(StrayLinkTest, ABoxThatIsFullOrGoneLosesAndHoldsUpNobody) {

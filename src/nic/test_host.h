@@ -140,7 +140,8 @@ class MemoryLink final : public link::Link {
     for (std::size_t i = 0; i < received_.size(); ++i) {
       segments[i] = wire::Segment{.datagram = received_[i].bytes,
                                   .path = received_[i].path,
-                                  .identification = received_[i].identification};
+                                  .identification = received_[i].identification,
+                                  .undamaged = received_[i].path.channel != 0};
     }
     return received_.size();
   }

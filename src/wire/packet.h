@@ -62,6 +62,15 @@ std::size_t encode_headers(const Packet& packet, std::byte* to);
 /// headers are written.
 std::size_t encode_headers(const Bth& bth, const Packet& extensions, std::byte* to);
 
+/// What stands in the ICRC's place of a packet that goes by a channel (Path::channel), where no bit
+/// gets lost, if an acknowledgement rides with it: of all up to a PSN that the queue pair which the
+/// packet is for has sent to the one which it comes from. 0 stands there if none does.
+[[nodiscard]] constexpr std::uint32_t piggyback(std::uint32_t psn) { return 1U << 24 | psn; }
+/// The PSN; nothing for whatever piggyback() does not give.
+[[nodiscard]] constexpr std::optional<std::uint32_t> piggybacked_psn(std::uint32_t word) {
+  return word >> 24 == 1 ? std::optional(word & kMask24) : std::nullopt;
+}
+
 /// Size on the wire from BTH to ICRC, pad included.
 [[nodiscard]] std::size_t encoded_size(const Packet& packet);
 

@@ -46,6 +46,7 @@ void encode_at(const Train& train, std::uint32_t index, TrainPacket& packet) {
   packet.payload_size =
       is_last ? train.payload_size - static_cast<std::uint32_t>(offset) : train.segment_size;
   packet.pad_count = static_cast<std::uint8_t>((0U - packet.payload_size) & 3U);
+  packet.piggyback = index == 0 ? train.piggyback : 0;
 
   Bth bth = train.head.bth;
   if (index != 0) bth.opcode = is_last ? train.last_opcode : train.middle_opcode;
@@ -188,7 +189,10 @@ std::uint32_t write_run(const Train& train, std::uint32_t index, TrainPacket& pa
 std::size_t write_packet(const Train& train, const TrainPacket& packet,
                          std::uint16_t identification, Bytes to) {
   const IcrcStart start{icrc_start(*train.path, identification, packet.wire_size())};
-  return write_packet(train, packet, start, to);
+  const std::size_t size = write_packet(train, packet, start, to);
+  if (size != 0 && train.path->channel != 0)
+    store_icrc(to.data() + size - kIcrcSize, packet.piggyback);
+  return size;
 }
 
 }  // namespace verbena::wire

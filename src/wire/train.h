@@ -38,6 +38,7 @@ struct Train {
   std::uint64_t remote_step = 0;   ///< what each packet's RETH is ahead of the one before
   bool ack_request_last = false;   ///< AckReq on the last packet (head.bth.ack_request is on none)
   bool solicited_last = false;     ///< the solicited bit on the last packet
+  std::uint32_t piggyback = 0;     ///< of the first packet by a channel: piggyback(), or 0
   std::span<const ConstBytes> gather{};
 
   /// Makes it as new, but for the extension headers: whoever gives it an opcode that has some sets
@@ -50,6 +51,7 @@ struct Train {
     segment_size = payload_size = 0;
     remote_step = 0;
     ack_request_last = solicited_last = false;
+    piggyback = 0;
     gather = {};
   }
 };
@@ -63,6 +65,7 @@ struct TrainPacket {
   std::uint32_t piece = 0;         ///< of the train's gather list: where the payload begins
   std::uint32_t piece_offset = 0;  ///< and at which byte of it
   std::uint32_t payload_size = 0;
+  std::uint32_t piggyback = 0;  ///< what a channel's packet has in place of the ICRC
 
   bool operator==(const TrainPacket&) const = default;
   /// BTH to ICRC.
@@ -95,7 +98,7 @@ struct IcrcStart {
 /// least packet.wire_size() bytes. Returns the bytes written; 0 when memory of the gather list went
 /// away: the packet cannot be sent.
 std::size_t write_packet(const Train& train, const TrainPacket& packet, IcrcStart start, Bytes to);
-/// The same on the train's own path, with this identification.
+/// The same on the train's own path, with this identification; what goes by a channel has no ICRC.
 std::size_t write_packet(const Train& train, const TrainPacket& packet,
                          std::uint16_t identification, Bytes to);
 
@@ -140,8 +143,8 @@ struct Segment {
   std::uint16_t position = 0;
   /// The IPv4 identification where the link can see it (simulator, raw links); a UDP socket cannot.
   std::optional<std::uint16_t> identification{};
-  /// It came a way on which no bit gets lost (shared memory): what stands in the ICRC's place means
-  /// nothing.
+  /// It came a way on which no bit gets lost (shared memory): what stands in the ICRC's place is
+  /// none, see piggyback().
   bool undamaged = false;
   /// Who has the payload, of so many bytes, which is in the middle of a message and did not come
   /// with the datagram; null: nothing is missing.

@@ -63,6 +63,7 @@ TEST(Campaign, OnOneMachineTakesEveryWayThereIs) {
   EXPECT_GE(report.counters.fetched, 500U);
   EXPECT_GE(report.counters.direct, 100U);
   EXPECT_GE(report.counters.reads_fetched, 100U);
+  EXPECT_GE(report.counters.piggybacks, 10U);
 }
 
 TEST(Plans, HaveEnoughOfEverything) {

@@ -74,6 +74,7 @@ nlohmann::ordered_json to_json(const RunCounters& counters) {
           {"fetched", counters.fetched},
           {"direct", counters.direct},
           {"reads_fetched", counters.reads_fetched},
+          {"piggybacks", counters.piggybacks},
           {"retransmitted", counters.retransmitted},
           {"naks", counters.naks},
           {"rnr_naks", counters.rnr_naks},

@@ -97,7 +97,7 @@ class WireChecker::Tap final : public link::Link {
   [[nodiscard]] bool lends(const wire::Path& path) override { return below_->lends(path); }
   void recall(std::uint16_t channel) override { below_->recall(channel); }
   [[nodiscard]] bool arm() override { return below_->arm(); }
-  [[nodiscard]] std::optional<Time> poll_timeout() const override { return below_->poll_timeout(); }
+  [[nodiscard]] Time poll_timeout() const override { return below_->poll_timeout(); }
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
     return below_->source_port();
   }
@@ -186,6 +186,10 @@ void WireChecker::sent(const wire::Address& from, const wire::Train& train) {
   if (train.path->source != from) accuse(*flow, "a packet with another's source address");
   const wire::OpcodeInfo& info = wire::info(bth.opcode);
   if (!is_reliable(info)) return;
+  if (const auto psn = wire::piggybacked_psn(train.piggyback)) {
+    ++piggybacks_;
+    check_covered(*flow, *psn);
+  }
   if (info.transport != transport_of(flow->spec)) accuse(*flow, "a packet of another transport");
   if (is_request(info)) return sent_request(*flow, train);
   sent_response(*flow, train.head);
@@ -237,16 +241,19 @@ void WireChecker::check_going_back(Flow& flow, std::uint32_t psn) {
   }
 }
 
+bool WireChecker::check_covered(const Flow& flow, std::uint32_t psn) {
+  if (distance(psn, flow.furthest) < 0) return true;
+  accuse(flow, fmt::format("acknowledges PSN {}, but {} has not come", psn, flow.furthest));
+  return false;
+}
+
 void WireChecker::sent_response(Flow& flow, const wire::Packet& head) {
   if (head.info().operation != wire::Operation::kAcknowledge) return;
   const std::uint32_t psn = head.bth.psn;
   const bool ack = head.aeth.kind == wire::Aeth::Kind::kAck;
   // An ACK covers its PSN, a NAK everything before it.
   const std::uint32_t covered = ack ? psn : add(psn, wire::kMask24);
-  if (distance(covered, flow.furthest) >= 0) {
-    return accuse(flow,
-                  fmt::format("acknowledges PSN {}, but {} has not come", covered, flow.furthest));
-  }
+  if (!check_covered(flow, covered)) return;
   const Flow::Accepted& accepted = flow.accepted[covered % kRing];
   // That of a READ that came again tells the latest, as all for duplicates.
   const bool refusal =
@@ -322,6 +329,8 @@ void WireChecker::received(const wire::Address& at, const wire::Segment& segment
   if (found == flows_.end() || transport != transport_of(found->second.spec)) return;
   Flow& flow = found->second;
   if (segment.path.source != flow.spec.peer || (packet->bth.pkey & 0x7FFF) != 0x7FFF) return;
+  if (const auto psn = wire::piggybacked_psn(packet->icrc); psn && segment.path.channel != 0)
+    received_acknowledgement(flow, *psn);
   if (is_request(packet->info())) return received_request(flow, *packet);
   received_response(flow, *packet);
 }
@@ -355,6 +364,12 @@ void WireChecker::received_request(Flow& flow, const wire::Packet& packet) {
   if (needs) ++flow.begun[packet.xrceth.srq_number];
   flow.expected = add(psn, span);
   if (distance(flow.expected, flow.furthest) > 0) flow.furthest = flow.expected;
+}
+
+/// Of what is acknowledged, or was never sent, it changes nothing.
+void WireChecker::received_acknowledgement(Flow& flow, std::uint32_t psn) {
+  if (distance(psn, flow.unacked) >= 0 && distance(psn, flow.high) < 0)
+    acknowledge_before(flow, add(psn, 1));
 }
 
 void WireChecker::received_response(Flow& flow, const wire::Packet& packet) {

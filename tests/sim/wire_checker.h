@@ -78,6 +78,8 @@ class WireChecker {
   [[nodiscard]] std::uint64_t naks() const { return naks_; }
   [[nodiscard]] std::uint64_t rnr_naks() const { return rnr_naks_; }
   [[nodiscard]] std::uint64_t shared_rnr_naks() const { return shared_rnr_naks_; }
+  /// Acknowledgements that rode in requests.
+  [[nodiscard]] std::uint64_t piggybacks() const { return piggybacks_; }
 
  private:
   class Tap;
@@ -126,11 +128,14 @@ class WireChecker {
   void sent(const wire::Address& from, const wire::Train& train);
   void sent_request(Flow& flow, const wire::Train& train);
   void check_going_back(Flow& flow, std::uint32_t psn);
+  /// Whether all up to a PSN that is acknowledged has come.
+  bool check_covered(const Flow& flow, std::uint32_t psn);
   void sent_response(Flow& flow, const wire::Packet& head);
   void sent_nak(Flow& flow, const wire::Packet& head);
   void received(const wire::Address& at, const wire::Segment& segment);
   void received_request(Flow& flow, const wire::Packet& packet);
   static void take_back(Flow& flow, std::uint32_t psn);
+  void received_acknowledgement(Flow& flow, std::uint32_t psn);
   void received_response(Flow& flow, const wire::Packet& packet);
   bool acknowledge_before(Flow& flow, std::uint32_t end_psn);
   void await_receive(Flow& flow, const wire::Packet& packet);
@@ -147,6 +152,7 @@ class WireChecker {
   std::uint64_t naks_ = 0;
   std::uint64_t rnr_naks_ = 0;
   std::uint64_t shared_rnr_naks_ = 0;
+  std::uint64_t piggybacks_ = 0;
 };
 
 }  // namespace verbena::sim

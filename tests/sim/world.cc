@@ -52,7 +52,7 @@ class CountedFaults final : public link::Link {
   [[nodiscard]] bool arm() override { return faults_.arm(); }
   [[nodiscard]] bool lends(const wire::Path& path) override { return faults_.lends(path); }
   void recall(std::uint16_t channel) override { faults_.recall(channel); }
-  [[nodiscard]] std::optional<Time> poll_timeout() const override { return faults_.poll_timeout(); }
+  [[nodiscard]] Time poll_timeout() const override { return faults_.poll_timeout(); }
 
  private:
   link::FaultLink faults_;
@@ -260,6 +260,7 @@ void World::sum_up() {
   counters_.naks = checker_.naks();
   counters_.rnr_naks = checker_.rnr_naks();
   counters_.shared_rnr_naks = checker_.shared_rnr_naks();
+  counters_.piggybacks = checker_.piggybacks();
 }
 
 bool World::all_idle() const {

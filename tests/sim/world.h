@@ -43,6 +43,7 @@ struct RunCounters {
   std::uint64_t fetched = 0;        ///< of these, those whose payload stayed with its sender
   std::uint64_t direct = 0;         ///< WRITEs and READs without packets there
   std::uint64_t reads_fetched = 0;  ///< or parts of READs, by the kernel
+  std::uint64_t piggybacks = 0;     ///< acknowledgements that rode in requests
   std::uint64_t retransmitted = 0;
   std::uint64_t naks = 0;
   std::uint64_t rnr_naks = 0;
