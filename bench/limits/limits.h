@@ -22,7 +22,7 @@ struct UdpLoop {
   unsigned segments = 1;   ///< datagrams in a send; above 1 with UDP_SEGMENT and UDP_GRO
   bool blocking = false;   ///< receivers sleep; else they spin
   bool icrc = false;       ///< both sides copy each payload and make its CRC on the way
-  bool roce = false;       ///< a message has RoCE's headers, and an acknowledgement behind it
+  bool roce = false;       ///< a message has RoCE's headers, an acknowledgement behind it, and CRCs
   bool serve = false;      ///< be the server
   std::string address{};   ///< of the server
   std::uint16_t port = 0;  ///< of the server, UDP and TCP

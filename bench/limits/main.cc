@@ -27,8 +27,9 @@ void add_udp_loop(CLI::App& app, UdpLoop& loop, const char* name, const char* wh
   command->add_option("--segments", loop.segments, "Datagrams in a send; with GSO and GRO above 1")
       ->check(CLI::Range(1, 64));
   command->add_flag("--icrc", loop.icrc, "Both sides copy each payload with its CRC, as RoCE must");
-  command->add_flag("--roce", loop.roce,
-                    "A message goes with RoCE's headers and the acknowledgement of the one before");
+  command->add_flag(
+      "--roce", loop.roce,
+      "A message goes with RoCE's headers, CRC, and the acknowledgement of the one before");
   command->add_flag("--blocking", loop.blocking, "Sleep while waiting, do not spin");
   command->add_option("--address", loop.address, "The server's")->required();
   command->add_option("--port", loop.port, "The server's, UDP and TCP")->required();

@@ -474,9 +474,6 @@ bool Engine::may_transmit(Acks acks, Rests rests) const {
 }
 
 bool Engine::acks_held() const { return !impl_->held.empty(); }
-bool Engine::acks_held_near() const {
-  return acks_held() && impl_->held.front().path().channel != 0;
-}
 bool Engine::rests_held() const { return !impl_->resting.empty(); }
 bool Engine::unfinished() const { return !impl_->ready.empty(); }
 

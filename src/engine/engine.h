@@ -214,8 +214,6 @@ class Engine {
   /// Behind a poll_transmit(): whether another one may bring something. If not, none is needed.
   [[nodiscard]] bool may_transmit(Acks acks, Rests rests = Rests::kSend) const;
   [[nodiscard]] bool acks_held() const;
-  /// Whether the first of them is for a peer that a channel leads to.
-  [[nodiscard]] bool acks_held_near() const;
   [[nodiscard]] bool rests_held() const;
   /// A poll_transmit() that returned 0 ended its turn in the middle of something: the next one goes
   /// on with it.

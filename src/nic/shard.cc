@@ -88,14 +88,8 @@ std::size_t Shard::poll(Time now, Acks acks, PollState& polls) {
   }
   const std::size_t before = moved_;
   hold_rests(std::exchange(next_rests_, Rests::kSend), now);
-  const bool waits = acks == Acks::kHold && quiet_polls_ != 0 && engine_.acks_held_near();
-  send_held(now, waits ? Acks::kHold : Acks::kSend);
-  const std::size_t received = turn(now, acks, Receive::kYes);
-  if (waits) {
-    quiet_polls_ = received == 0 ? quiet_polls_ - 1 : 0;
-  } else {
-    quiet_polls_ = received != 0 ? kQuietPolls : 0;
-  }
+  send_held(now);
+  turn(now, acks, Receive::kYes);
   rests_ = Rests::kSend;
   const std::size_t moved = moved_ - before;
   if (leave(now, acks)) wake_();

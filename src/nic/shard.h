@@ -47,9 +47,6 @@ class Shard {
   /// How long an acknowledgement may wait for company before the host is asked to send it.
   static constexpr Duration kHeldAck = std::chrono::microseconds(100);
   /// The same of packets that fill no whole send.
-  /// A peer that replies through a channel shows its reply some hundred nanoseconds before the
-  /// acknowledgement behind it, which sets free whoever polls here for that.
-  static constexpr std::uint32_t kQuietPolls = 8;
   static constexpr Duration kHeldRest = std::chrono::milliseconds(1);
 
   /// `wake` makes the host call progress soon; it is called without the gate.
@@ -62,8 +59,7 @@ class Shard {
   // Driving: these give way when somebody is inside.
 
   /// One turn with receiving. `acks` says what becomes of the acknowledgements it makes; those of
-  /// the turn before leave first, but through a channel only behind kQuietPolls that found nothing,
-  /// or one that found something. How many packets came and went; none when another thread is
+  /// the turn before leave first. How many packets came and went; none when another thread is
   /// inside, which `polls` is told.
   std::size_t poll(Time now, engine::Acks acks, PollState& polls);
   /// Rings the queue pair's bell and serves it when nobody else does: sends, does not receive.
@@ -159,9 +155,9 @@ class Shard {
   std::size_t receive(Time now);
   /// What the turn before held back waited for a reply until now: it leaves before more is
   /// received, so that a stream of requests is acknowledged once a batch.
-  void send_held(Time now, engine::Acks acks = engine::Acks::kSend) {
-    const bool acks_leave = acks == engine::Acks::kSend && engine_.acks_held();
-    if (acks_leave || (engine_.rests_held() && rests_ == engine::Rests::kSend)) send_out(now, acks);
+  void send_held(Time now) {
+    if (engine_.acks_held() || (engine_.rests_held() && rests_ == engine::Rests::kSend))
+      send_out(now, engine::Acks::kSend);
   }
   void hold_rests(engine::Rests rests, Time now);
   void send_out(Time now, engine::Acks acks);
@@ -202,7 +198,6 @@ class Shard {
   engine::Rests rests_ = engine::Rests::kSend;       ///< of the turn under way
   engine::Rests next_rests_ = engine::Rests::kSend;  ///< of the next poll()
   Time rests_until_ = kNever;                        ///< while some are held
-  std::uint32_t quiet_polls_ = 0;                    ///< for which acknowledgements may wait
   std::size_t moved_ = 0;                            ///< packets that came or went
   std::uint64_t unwanted_ = 0;  ///< datagrams that were useful to no queue pair
   Time link_timeout_ = kNever;
