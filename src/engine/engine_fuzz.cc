@@ -17,6 +17,7 @@
 #include "engine/key_table.h"
 #include "engine/queue_pair.h"
 #include "engine/test_tagged_receives.h"
+#include "wire/icrc.h"
 
 namespace verbena::engine {
 namespace {
@@ -78,7 +79,8 @@ struct Mending {
   std::uint8_t bits = 0;
   std::uint8_t more = 0;
   [[nodiscard]] bool marks() const { return (bits & 0x40) != 0; }
-  [[nodiscard]] bool to_group() const { return (bits & 0x80) != 0; }
+  [[nodiscard]] bool to_group() const { return (bits & 0xC0) == 0x80; }
+  [[nodiscard]] bool by_channel() const { return (bits & 0xC0) == 0xC0; }
 };
 
 class Victim {
@@ -101,7 +103,8 @@ class Victim {
     if (bytes.size() >= wire::Bth::kSize) mend(bytes, mending);
     const wire::Path path{.source = peer_,
                           .destination = mending.to_group() ? group_ : self_,
-                          .traffic_class = static_cast<std::uint8_t>(mending.marks() ? 3 : 0)};
+                          .traffic_class = static_cast<std::uint8_t>(mending.marks() ? 3 : 0),
+                          .channel = static_cast<std::uint16_t>(mending.by_channel() ? 1 : 0)};
     const wire::Segment segment{.datagram = bytes, .path = path};
     engine_.handle_batch(std::span(&segment, 1), now_);
     now_ += std::chrono::milliseconds(mending.marks() ? 100 : 0);
@@ -252,7 +255,7 @@ class Victim {
     wire::Bth bth = wire::Bth::parse(bytes.data());
     if ((bits & 1) != 0) bth.destination_qp = kFirstNumber + kRc;
     if ((bits & 2) != 0) bth.destination_qp = kFirstNumber + ((bits & 1) != 0 ? kTagged : kUd);
-    if ((bits & 0x83) == 0x80) bth.destination_qp = wire::kMulticastQp;
+    if (mending.to_group() && (bits & 3) == 0) bth.destination_qp = wire::kMulticastQp;
     if (const std::uint32_t member = mending.more & 7; member != 0 && member <= kMembers)
       bth.destination_qp = kFirstNumber + member - 1;
     if ((bits & 4) != 0) bth.pkey = 0xFFFF;
@@ -260,6 +263,9 @@ class Victim {
     if ((bits & 16) != 0) bth.version = 0;
     bth.encode(bytes.data());
     if ((bits & 32) != 0) mend_operands(std::span(bytes).subspan(wire::Bth::kSize), bth, mending);
+    if (!mending.by_channel() || bytes.size() < wire::Bth::kSize + wire::kIcrcSize) return;
+    std::byte* const rider = bytes.data() + bytes.size() - wire::kIcrcSize;
+    wire::store_icrc(rider, wire::piggyback(wire::load_icrc(rider) & 0xF));
   }
 
   /// Keys, addresses and the numbers of receive queues are hard to guess.
