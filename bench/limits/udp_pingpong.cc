@@ -43,11 +43,14 @@ class Packets {
     store(message_, copied(message_.data() + kBth, memory_.data()));
     store(acknowledgement_, crc_of(acknowledgement_));
   }
-  void take() {
-    const bool right = holds(message_, copied(memory_.data(), message_.data() + kBth)) &&
+  /// Of which so many bytes came.
+  void take(std::size_t size) {
+    const bool right = size == message_.size() + acknowledgement_.size() &&
+                       holds(message_, copied(memory_.data(), message_.data() + kBth)) &&
                        holds(acknowledgement_, crc_of(acknowledgement_));
+    if (right) return;
     errno = EBADMSG;
-    if (!right) give_up("a wrong CRC");
+    give_up("two packets that were sent as one");
   }
 
  private:
@@ -101,7 +104,7 @@ struct End {
       header.msg_control = control.data();
       header.msg_controllen = control.size();
       if (const ssize_t got = recvmsg(socket.get(), &header, 0); got >= 0) {
-        if (static_cast<std::size_t>(got) == message.size()) packets->take();
+        packets->take(static_cast<std::size_t>(got));
         return true;
       }
     } else if (recvfrom(socket.get(), message.data(), message.size(), 0,

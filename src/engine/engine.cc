@@ -192,13 +192,13 @@ void Engine::posted(QueuePair& qp, Time) {
   impl_->touched(qp);
 }
 
-bool Engine::send_alone(QueuePair& qp, Time now, wire::Train& train, Acks acks) {
+bool Engine::send_alone(QueuePair& qp, Time now, wire::Train& train) {
   Impl& impl = *impl_;
   if (!impl.ready.empty() || !impl.unconfirmed.empty() || impl.linger.pending()) return false;
   // Over the network what is held travels in the same send.
   if (!impl.held.empty() && qp.path().channel == 0) return false;
   TrainBatch batch(std::span(&train, 1), impl.gather, std::max(impl.core.config.max_pieces, 1u));
-  if (!qp.send_alone(batch, now, acks)) return false;
+  if (!qp.send_alone(batch, now)) return false;
   if (!impl.held.empty() && &impl.held.front() == &qp && !qp.holds_acknowledgement())
     static_cast<void>(impl.held.pop());
   qp.count(&Counters::packets_sent);

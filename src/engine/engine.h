@@ -185,9 +185,9 @@ class Engine {
 
   /// In place of posted() and poll_transmit(), when a request of one packet was posted and nothing
   /// else waits anywhere: the packet, in `train`. False, and nothing happened, when it takes a
-  /// turn. Where a channel leads to the peer its own acknowledgement rides in it (kHold: stays
-  /// held), and others stay held; elsewhere they take a turn with it, so that all arrive at once.
-  [[nodiscard]] bool send_alone(QueuePair& qp, Time now, wire::Train& train, Acks acks);
+  /// turn. Where a channel leads to the peer its own acknowledgement rides in it, and others stay
+  /// held; elsewhere they take a turn with it, so that all arrive at once.
+  [[nodiscard]] bool send_alone(QueuePair& qp, Time now, wire::Train& train);
 
   // A WRITE or READ that need not be posted, since nothing waits before it and the peer's memory is
   // at hand: it is in the send queue's own memory, behind what was posted.

@@ -105,7 +105,7 @@ class Victim {
                           .destination = mending.to_group() ? group_ : self_,
                           .traffic_class = static_cast<std::uint8_t>(mending.marks() ? 3 : 0),
                           .channel = static_cast<std::uint16_t>(mending.by_channel() ? 1 : 0)};
-    const wire::Segment segment{.datagram = bytes, .path = path};
+    const wire::Segment segment{.datagram = bytes, .path = path, .undamaged = mending.by_channel()};
     engine_.handle_batch(std::span(&segment, 1), now_);
     now_ += std::chrono::milliseconds(mending.marks() ? 100 : 0);
     engine_.handle_timeout(now_);

@@ -16,6 +16,8 @@ namespace {
 
 class Piggyback : public EngineTest {
  protected:
+  static constexpr std::uint32_t kPacket = wire::kMaxChannelMtu;
+
   explicit Piggyback(std::uint16_t channel = 1) {
     connect({.channel = channel});
     for (std::uint64_t id = 0; id < 8; ++id) {
@@ -35,6 +37,11 @@ class Piggyback : public EngineTest {
     EXPECT_TRUE(a.send(request, {a.piece(0, length)}, now));
     return collect(a);
   }
+  std::vector<Datagram> write(std::uint32_t length) {
+    return reply(
+        {.id = 1, .opcode = SendOpcode::kWrite, .remote_address = b.address(0), .rkey = b.key},
+        length);
+  }
   static std::optional<std::uint32_t> rider(const Datagram& datagram) {
     return wire::piggybacked_psn(datagram.packet().icrc);
   }
@@ -43,6 +50,11 @@ class Piggyback : public EngineTest {
                      wire::piggyback(psn));
   }
 
+  static wire::Segment segment_of(const Datagram& datagram) {
+    return {.datagram = datagram.bytes, .path = datagram.path, .undamaged = true};
+  }
+
+  std::vector<Sge> pieces_{a.piece(0, 8)};
   SendRequest send_{.id = 1, .opcode = SendOpcode::kSend, .signaled = true};
 };
 
@@ -64,31 +76,54 @@ TEST_F(Piggyback, RidesInTheReply) {
   EXPECT_EQ(a.sent.take().status, Status::kSuccess);
 }
 
-TEST_F(Piggyback, RidesInTheFirstOfManyPackets) {
+// Who is told sooner might not look when the rest comes.
+TEST_F(Piggyback, RidesInTheLastOfManyPackets) {
   hold_one();
-  const auto out =
-      reply({.id = 1, .opcode = SendOpcode::kWrite, .remote_address = b.address(0), .rkey = b.key},
-            4 * 32768);
-  ASSERT_GT(out.size(), 2u);
-  EXPECT_EQ(rider(out[0]), 1100u);
-  for (std::size_t i = 1; i < out.size(); ++i) EXPECT_FALSE(rider(out[i])) << i;
+  const auto out = write(4 * kPacket);
+  ASSERT_EQ(out.size(), 4u);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_FALSE(rider(out[i])) << i;
+  EXPECT_EQ(rider(out[3]), 1100u);
+}
+
+TEST_F(Piggyback, RidesInTheLastOfManyRequests) {
+  hold_one();
+  ASSERT_TRUE(a.sends.post({.id = 1,
+                            .opcode = SendOpcode::kWrite,
+                            .remote_address = b.address(0),
+                            .rkey = b.key,
+                            .pieces = pieces_}));
+  const auto out = reply(send_, 100);
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_FALSE(rider(out[0]));
+  EXPECT_EQ(rider(out[1]), 1100u);
 }
 
 // The payload of a packet in the middle is placed without a look at it.
 TEST_F(Piggyback, DoesNotRideInTheMiddle) {
-  const auto first =
-      reply({.id = 1, .opcode = SendOpcode::kWrite, .remote_address = b.address(0), .rkey = b.key},
-            16 * 32768);
-  ASSERT_FALSE(first.empty());  // as much as the window takes
   hold_one();
-  for (const Datagram& datagram : first) deliver(b, datagram);
-  bool acknowledged = false;
-  for (const Datagram& datagram : collect(b)) deliver(a, datagram);
-  for (const Datagram& datagram : collect(a)) {
-    EXPECT_FALSE(rider(datagram));
-    acknowledged |= datagram.packet().info().operation == wire::Operation::kAcknowledge;
+  const auto out = write(16 * kPacket);  // more than the window takes
+  ASSERT_GT(out.size(), 2u);
+  for (const Datagram& datagram : out) EXPECT_FALSE(rider(datagram));
+  ASSERT_EQ(out[out.size() - 2].packet().info().place, wire::Place::kMiddle);
+  EXPECT_EQ(out.back().packet().info().operation, wire::Operation::kAcknowledge);
+}
+
+TEST_F(Piggyback, MayBeAnything) {
+  ASSERT_TRUE(b.send(send_, {b.piece(0, 100)}, now));
+  ASSERT_EQ(collect(b).size(), 1u);
+  auto out = reply(send_, 100);
+  for (const std::uint32_t word : {0u, 1100u, 1u << 25 | 1100u, ~0u}) {
+    wire::store_icrc(out.at(0).bytes.data() + out[0].bytes.size() - wire::kIcrcSize, word);
+    deliver(b, out[0]);
+    EXPECT_TRUE(b.sent.completions.empty()) << word;
   }
-  EXPECT_TRUE(acknowledged);
+}
+
+TEST_F(Piggyback, ThatMakesACompletionQueueOverflowEndsTheQueuePair) {
+  hold_one();
+  b.sent.limit = 0;
+  deliver(b, reply(send_, 100).at(0));
+  EXPECT_EQ(b.engine.state(*b.qp), QpState::kErr);
 }
 
 TEST_F(Piggyback, OfWhatIsNotUnderWayMeansNothing) {
@@ -129,8 +164,7 @@ TEST_F(Piggyback, IsFoundInTheSecondOfARow) {
   hold_one();
   auto second = reply(send_, 100);
   ASSERT_EQ(first.size() + second.size(), 2u);
-  const std::array segments{wire::Segment{.datagram = first[0].bytes, .path = first[0].path},
-                            wire::Segment{.datagram = second[0].bytes, .path = second[0].path}};
+  const std::array segments{segment_of(first[0]), segment_of(second[0])};
   b.engine.handle_batch(segments, now);
   EXPECT_EQ(b.sent.take().status, Status::kSuccess);
   EXPECT_EQ(b.received.take().byte_count, 100u);

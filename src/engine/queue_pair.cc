@@ -43,9 +43,9 @@ Result<void> in_range(std::string_view name, std::uint32_t value, std::uint32_t 
               fmt::format("{} is {}, the limit is {}", name, value, limit));
 }
 
-/// The PSN up to which a packet that came by a channel acknowledges beside what else it is.
+/// The PSN up to which a packet without an ICRC acknowledges beside what else it is.
 std::optional<std::uint32_t> rider_of(const wire::Packet& packet, const wire::Segment& segment) {
-  return segment.path.channel != 0 ? wire::piggybacked_psn(packet.icrc) : std::nullopt;
+  return segment.undamaged ? wire::piggybacked_psn(packet.icrc) : std::nullopt;
 }
 
 }  // namespace
@@ -413,26 +413,29 @@ Fill QueuePair::fill(TrainBatch& batch, Time now, Acks acks, Rests rests) {
   const std::size_t before = batch.size();
   const bool acknowledges = responder_.only_acknowledgement();
   // Programs rely on it that a request is complete before the reply to it arrives, as with every
-  // card that acknowledges at once. One that polls may have its reply first: what was held rides
-  // behind it.
+  // card that acknowledges at once. One that polls may have its reply first: what was held goes
+  // with it, or behind it.
   const bool hold = acks == Acks::kHold;
   const bool answers_first = !acknowledges || !(hold || held_);
   bool more = answers_first && answer(batch, now);
   const Fill result = sends ? requester_.fill(batch, now, rests) : Fill::kIdle;
   held_ = acknowledges && hold && batch.size() == before;
-  if (!answers_first && !held_) more = !let_ride(batch, before) && answer(batch, now);
+  if (!answers_first && !held_) {
+    const bool rides = batch.size() != before && let_ride(batch.back());
+    more = !rides && answer(batch, now);
+  }
   if (overrun_) enter_error(false);
   note_drained();  // by what went without packets
   return more ? Fill::kMore : result;
 }
 
-/// By a channel only, between two queue pairs that both send and receive, and not where a payload
-/// is placed without a look at its packet.
-bool QueuePair::let_ride(TrainBatch& batch, std::size_t first) {
-  const bool can = path_.channel != 0 && config_.type == QpType::kRc && batch.size() != first &&
-                   batch.at(first).head.info().place != wire::Place::kMiddle &&
-                   responder_.only_acknowledgement();
-  if (can) batch.at(first).piggyback = wire::piggyback(responder_.take_acknowledgement());
+/// By a channel only, between two queue pairs that both send and receive; where it goes behind all,
+/// and not in a packet whose payload is placed without a look at it.
+bool QueuePair::let_ride(wire::Train& last) {
+  const wire::Opcode opcode = last.count == 1 ? last.head.bth.opcode : last.last_opcode;
+  const bool can = path_.channel != 0 && config_.type == QpType::kRc &&
+                   wire::info(opcode).place != wire::Place::kMiddle;
+  if (can) last.piggyback = wire::piggyback(responder_.take_acknowledgement());
   return can;
 }
 

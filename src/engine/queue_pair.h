@@ -63,9 +63,9 @@ class QueuePair {
   void handle_placed(const wire::Packet& packet, const wire::Segment& segment, std::uint32_t row,
                      Time now);
   /// See Engine.
-  [[nodiscard]] bool send_alone(TrainBatch& batch, Time now, Acks acks) {
+  [[nodiscard]] bool send_alone(TrainBatch& batch, Time now) {
     if (state() != QpState::kRts || !reliable() || !requester_.send_alone(batch, now)) return false;
-    if (acks == Acks::kSend && responder_.only_acknowledgement()) let_ride(batch, 0);
+    if (responder_.only_acknowledgement()) let_ride(batch.back());
     return true;
   }
   [[nodiscard]] bool copy_at_once(const SendWqe& wqe) { return requester_.copy_at_once(wqe); }
@@ -74,7 +74,7 @@ class QueuePair {
   bool handle_cnp(const wire::Packet& packet, const wire::Segment& segment, Time now);
   void handle_timeout(Time now);
   /// Fills the batch with answers, then requests. With Acks::kHold, a lone acknowledgement waits
-  /// for a request and goes behind it.
+  /// for a request and goes with it or behind it.
   [[nodiscard]] Fill fill(TrainBatch& batch, Time now, Acks acks, Rests rests);
   void confirm() { sender_.confirm(); }
   /// Gives back what it holds of its receiver's window, of a tag list and of its peer; about to be
@@ -170,9 +170,8 @@ class QueuePair {
                                               const wire::Segment& segment) const;
   void note_mark(const wire::Segment& segment, std::uint32_t row, Time now);
   void send_cnp(TrainBatch& batch);
-  /// Whether the acknowledgement that would go behind the trains from the one at `first` on rides
-  /// in that one.
-  bool let_ride(TrainBatch& batch, std::size_t first);
+  /// Whether the one acknowledgement that would go behind this train rides in it.
+  bool let_ride(wire::Train& last);
   /// Returns whether there is more to answer.
   [[nodiscard]] bool answer(TrainBatch& batch, Time now);
   void flush_sends();

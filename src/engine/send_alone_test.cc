@@ -29,9 +29,9 @@ class SendAlone : public EngineTest {
     for (const Datagram& datagram : collect(b)) deliver(a, datagram);
     EXPECT_TRUE(collect(a, Acks::kHold).empty());
   }
-  [[nodiscard]] bool leaves_alone(Acks acks = Acks::kSend) {
+  [[nodiscard]] bool leaves_alone() {
     wire::Train train;
-    if (!a.engine.send_alone(*a.qp, now, train, acks)) return false;
+    if (!a.engine.send_alone(*a.qp, now, train)) return false;
     EXPECT_EQ(train.count, 1u);
     const wire::TrainPacket packet = wire::packet_at(train, 0);
     sent_ = {.bytes = std::vector<std::byte>(packet.wire_size()), .path = *train.path};
@@ -83,16 +83,6 @@ TEST_F(SendAloneByChannel, TheAcknowledgementThatIsHeldRidesInIt) {
   deliver(b, sent_);
   EXPECT_EQ(b.sent.take().status, Status::kSuccess);
   EXPECT_EQ(b.received.take().byte_count, 100u);
-}
-
-TEST_F(SendAloneByChannel, AndStaysHeldWhereItIsToBe) {
-  hold_one();
-  post(send_, 100);
-  ASSERT_TRUE(leaves_alone(Acks::kHold));
-  EXPECT_TRUE(a.engine.acks_held());
-  const std::vector<Datagram> behind = collect(a);
-  ASSERT_EQ(behind.size(), 1u);
-  EXPECT_EQ(behind[0].packet().bth.opcode, wire::Opcode::kRcAcknowledge);
 }
 
 // ib_write_lat looks for its own acknowledgement only: the reply has to be there by then.

@@ -228,7 +228,8 @@ class EngineTest : public ::testing::Test {
   }
 
   Handled deliver(End& end, const Datagram& datagram) {
-    const wire::Segment segment{.datagram = datagram.bytes, .path = datagram.path};
+    const wire::Segment segment{
+        .datagram = datagram.bytes, .path = datagram.path, .undamaged = datagram.path.channel != 0};
     return end.engine.handle_batch(std::span(&segment, 1), now);
   }
 

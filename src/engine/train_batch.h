@@ -35,8 +35,8 @@ class TrainBatch {
     return trains_.subspan(first, used_ - first);
   }
 
-  /// The train at `index`, which is below size().
-  [[nodiscard]] wire::Train& at(std::size_t index) { return trains_[index]; }
+  /// The last one, which is there.
+  [[nodiscard]] wire::Train& back() { return trains_[used_ - 1]; }
   /// The next train, as new (wire::Train::renew()). Not to be called when full().
   [[nodiscard]] wire::Train& next() {
     wire::Train& train = trains_[used_++];

@@ -132,10 +132,11 @@ void Shard::hold_rests(Rests rests, Time now) {
   rests_ = now < rests_until_ ? rests : Rests::kSend;
 }
 
-/// Sends the one packet there is, if it is one, without a turn; what was held rides behind it.
+/// Sends the one packet there is, if it is one, without a turn; what was held goes with it or
+/// behind it.
 bool Shard::send_alone(const QueuePair& qp, Time now, Acks acks) {
   wire::Train& train = trains_.front();
-  if (dirty_ || !engine_.send_alone(*qp.transport, now, train, acks)) return false;
+  if (dirty_ || !engine_.send_alone(*qp.transport, now, train)) return false;
   send(std::span(&train, 1), now);
   if (acks == Acks::kSend && engine_.acks_held()) send_out(now, acks);
   set_alarm(now, acks);

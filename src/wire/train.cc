@@ -46,7 +46,7 @@ void encode_at(const Train& train, std::uint32_t index, TrainPacket& packet) {
   packet.payload_size =
       is_last ? train.payload_size - static_cast<std::uint32_t>(offset) : train.segment_size;
   packet.pad_count = static_cast<std::uint8_t>((0U - packet.payload_size) & 3U);
-  packet.piggyback = index == 0 ? train.piggyback : 0;
+  packet.piggyback = is_last ? train.piggyback : 0;
 
   Bth bth = train.head.bth;
   if (index != 0) bth.opcode = is_last ? train.last_opcode : train.middle_opcode;

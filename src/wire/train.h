@@ -38,7 +38,7 @@ struct Train {
   std::uint64_t remote_step = 0;   ///< what each packet's RETH is ahead of the one before
   bool ack_request_last = false;   ///< AckReq on the last packet (head.bth.ack_request is on none)
   bool solicited_last = false;     ///< the solicited bit on the last packet
-  std::uint32_t piggyback = 0;     ///< of the first packet by a channel: piggyback(), or 0
+  std::uint32_t piggyback = 0;     ///< of the last packet by a channel: piggyback(), or 0
   std::span<const ConstBytes> gather{};
 
   /// Makes it as new, but for the extension headers: whoever gives it an opcode that has some sets

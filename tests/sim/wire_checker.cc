@@ -187,7 +187,8 @@ void WireChecker::sent(const wire::Address& from, const wire::Train& train) {
   const wire::OpcodeInfo& info = wire::info(bth.opcode);
   if (!is_reliable(info)) return;
   if (const auto psn = wire::piggybacked_psn(train.piggyback)) {
-    ++piggybacks_;
+    if (train.path->channel == 0 || !is_request(info))
+      accuse(*flow, "an acknowledgement that rides");
     check_covered(*flow, *psn);
   }
   if (info.transport != transport_of(flow->spec)) accuse(*flow, "a packet of another transport");
@@ -329,8 +330,10 @@ void WireChecker::received(const wire::Address& at, const wire::Segment& segment
   if (found == flows_.end() || transport != transport_of(found->second.spec)) return;
   Flow& flow = found->second;
   if (segment.path.source != flow.spec.peer || (packet->bth.pkey & 0x7FFF) != 0x7FFF) return;
-  if (const auto psn = wire::piggybacked_psn(packet->icrc); psn && segment.path.channel != 0)
+  if (const auto psn = wire::piggybacked_psn(packet->icrc); psn && segment.undamaged) {
+    ++piggybacks_;
     received_acknowledgement(flow, *psn);
+  }
   if (is_request(packet->info())) return received_request(flow, *packet);
   received_response(flow, *packet);
 }

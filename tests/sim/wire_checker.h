@@ -78,7 +78,7 @@ class WireChecker {
   [[nodiscard]] std::uint64_t naks() const { return naks_; }
   [[nodiscard]] std::uint64_t rnr_naks() const { return rnr_naks_; }
   [[nodiscard]] std::uint64_t shared_rnr_naks() const { return shared_rnr_naks_; }
-  /// Acknowledgements that rode in requests.
+  /// Acknowledgements that came in requests.
   [[nodiscard]] std::uint64_t piggybacks() const { return piggybacks_; }
 
  private:
