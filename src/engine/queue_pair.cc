@@ -421,7 +421,8 @@ Fill QueuePair::fill(TrainBatch& batch, Time now, Acks acks, Rests rests) {
   const Fill result = sends ? requester_.fill(batch, now, rests) : Fill::kIdle;
   held_ = acknowledges && hold && batch.size() == before;
   if (!answers_first && !held_) {
-    const bool rides = batch.size() != before && let_ride(batch.back());
+    const bool rides =
+        batch.size() != before && responder_.only_acknowledgement() && let_ride(batch.back());
     more = !rides && answer(batch, now);
   }
   if (overrun_) enter_error(false);

@@ -170,7 +170,7 @@ class QueuePair {
                                               const wire::Segment& segment) const;
   void note_mark(const wire::Segment& segment, std::uint32_t row, Time now);
   void send_cnp(TrainBatch& batch);
-  /// Whether the one acknowledgement that would go behind this train rides in it.
+  /// Whether the one acknowledgement that waits, and would go behind this train, rides in it.
   bool let_ride(wire::Train& last);
   /// Returns whether there is more to answer.
   [[nodiscard]] bool answer(TrainBatch& batch, Time now);
