@@ -54,11 +54,15 @@ std::optional<std::pair<std::uint64_t, std::uint64_t>> parse_range(std::string_v
   return std::pair(*first, *last);
 }
 
-nlohmann::ordered_json to_json(const RunCounters& counters) {
+nlohmann::ordered_json misdeeds_of(const RunCounters& counters) {
   nlohmann::ordered_json misdeeds = nlohmann::ordered_json::object();
   for (std::size_t i = 1; i < counters.misdeeds.size(); ++i) {
     misdeeds[std::string(to_string(static_cast<Misdeed>(i)))] = counters.misdeeds[i];
   }
+  return misdeeds;
+}
+
+nlohmann::ordered_json to_json(const RunCounters& counters) {
   return {{"operations", counters.operations},
           {"receives", counters.receives},
           {"datagrams", counters.datagrams},
@@ -124,7 +128,7 @@ nlohmann::ordered_json to_json(const RunCounters& counters) {
             {"forged", counters.forged},
             {"pauses", counters.pauses},
             {"restarts", counters.restarts}}},
-          {"misdeeds", misdeeds}};
+          {"misdeeds", misdeeds_of(counters)}};
 }
 
 int run_one(std::uint64_t seed, const Options& options) {
