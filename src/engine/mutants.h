@@ -72,6 +72,7 @@ enum class Mutant : std::uint8_t {
   kRowMixesKeys,              ///< a row has WRITEs with other keys than the first one's
   kRestStays,                 ///< what fills no whole send waits for the next request for ever
   kDirectOvertakes,  ///< a copy into a peer's memory does not wait for what was sent before
+  kPiggybackAhead,   ///< what rides acknowledges one packet more than came
   kLastMutant,
 };
 
@@ -138,6 +139,7 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::k
         "row-mixes-keys",
         "rest-stays",
         "direct-overtakes",
+        "piggyback-ahead",
 };
 
 #ifdef VERBENA_MUTANTS

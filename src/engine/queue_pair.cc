@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/mutants.h"
+#include "engine/psn.h"
 
 namespace verbena::engine {
 namespace {
@@ -330,29 +331,35 @@ Use QueuePair::handle_alike(const wire::Packet& packet, const wire::Segment& seg
 /// A packet that is for this queue pair and may come in its state.
 Use QueuePair::handle_admitted(const wire::Packet& packet, const wire::Segment& segment, Time now) {
   useless_ = false;
-  if (!connected()) {
-    datagrams_.handle(packet, segment);
+  if (connected()) {
+    handle_connected(packet, segment, now);
   } else {
-    if (core_.config.congestion.on) note_mark(segment, 1, now);
-    if (state() == QpState::kRtr && !established_) {
-      established_ = true;
-      raise(EventKind::kCommunicationEstablished);
-    }
-    if (const auto psn = rider_of(packet, segment); psn && reliable() && state() != QpState::kRtr)
-      requester_.handle_piggyback(*psn, now);
-    if (!receives_in(state())) {
-      // by what rode with it
-    } else if (is_request(packet.info().operation)) {
-      responder_.handle_request(packet, now);
-    } else if (state() == QpState::kRtr) {
-      count_useless(&Counters::ghost_responses);
-    } else {
-      requester_.handle_response(packet, now);
-    }
+    datagrams_.handle(packet, segment);
   }
   if (overrun_) enter_error(false);
   note_drained();
   return useless_ ? Use::kUseless : Use::kUseful;
+}
+
+void QueuePair::handle_connected(const wire::Packet& packet, const wire::Segment& segment,
+                                 Time now) {
+  if (core_.config.congestion.on) note_mark(segment, 1, now);
+  const bool only_receives = state() == QpState::kRtr;
+  if (only_receives && !established_) {
+    established_ = true;
+    raise(EventKind::kCommunicationEstablished);
+  }
+  if (const auto psn = rider_of(packet, segment); psn && reliable() && !only_receives) {
+    requester_.handle_piggyback(*psn, now);
+    if (!receives_in(state())) return;
+  }
+  if (is_request(packet.info().operation)) {
+    responder_.handle_request(packet, now);
+  } else if (only_receives) {
+    count_useless(&Counters::ghost_responses);
+  } else {
+    requester_.handle_response(packet, now);
+  }
 }
 
 /// The notification point (Zhu et al., SIGCOMM 2015, section 3.1): the first marked packet is
@@ -436,8 +443,10 @@ bool QueuePair::let_ride(wire::Train& last) {
   const wire::Opcode opcode = last.count == 1 ? last.head.bth.opcode : last.last_opcode;
   const bool can = path_.channel != 0 && config_.type == QpType::kRc &&
                    wire::info(opcode).place != wire::Place::kMiddle;
-  if (can) last.piggyback = wire::piggyback(responder_.take_acknowledgement());
-  return can;
+  if (!can) return false;
+  const std::uint32_t ahead = mutant(Mutant::kPiggybackAhead) ? 1 : 0;
+  last.piggyback = wire::piggyback(psn_add(responder_.take_acknowledgement(), ahead));
+  return true;
 }
 
 bool QueuePair::answer(TrainBatch& batch, Time now) {

@@ -164,6 +164,7 @@ class QueuePair {
   void reset();
   [[nodiscard]] Use handle_admitted(const wire::Packet& packet, const wire::Segment& segment,
                                     Time now);
+  void handle_connected(const wire::Packet& packet, const wire::Segment& segment, Time now);
   [[nodiscard]] bool admissible(const wire::Packet& packet, const wire::Segment& segment);
   [[nodiscard]] bool from_peer(const wire::Packet& packet, const wire::Segment& segment);
   [[nodiscard]] Counter Counters::* objection(const wire::Packet& packet,

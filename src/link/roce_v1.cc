@@ -5,6 +5,7 @@
 #include <linux/filter.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
