@@ -132,9 +132,9 @@ std::uint64_t bytes_within(End& end, Duration duration, Time& now,
       bytes += datagram.packet().payload.size();
       deliver(datagram);
     }
-    const auto next = end.engine.poll_timeout();
-    if (!next || *next > until) break;
-    now = std::max(now, *next);
+    const Time next = end.engine.poll_timeout();
+    if (next > until) break;
+    now = std::max(now, next);
     end.engine.handle_timeout(now);
   }
   now = until;
@@ -186,7 +186,7 @@ TEST_F(Congestion, WhatWaitsForItsPaceIsFlushedAndForgotten) {
   ASSERT_TRUE(a.engine.modify(*a.qp, attributes, kMaskState, now));
   EXPECT_EQ(a.sent.take().status, Status::kFlushError);
   settle();
-  EXPECT_FALSE(a.engine.poll_timeout());
+  EXPECT_EQ(a.engine.poll_timeout(), kNever);
 }
 
 TEST_F(Congestion, AProgramsRateLimitHoldsRequestsBackAndNothingElse) {

@@ -477,9 +477,8 @@ bool Engine::acks_held() const { return !impl_->held.empty(); }
 bool Engine::rests_held() const { return !impl_->resting.empty(); }
 bool Engine::unfinished() const { return !impl_->ready.empty(); }
 
-std::optional<Time> Engine::poll_timeout() const {
-  if (impl_->timers.empty()) return std::nullopt;
-  return impl_->timers.earliest();
+Time Engine::poll_timeout() const {
+  return impl_->timers.empty() ? kNever : impl_->timers.earliest();
 }
 
 std::optional<Event> Engine::poll_event() {

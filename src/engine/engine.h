@@ -218,7 +218,8 @@ class Engine {
   /// A poll_transmit() that returned 0 ended its turn in the middle of something: the next one goes
   /// on with it.
   [[nodiscard]] bool unfinished() const;
-  [[nodiscard]] std::optional<Time> poll_timeout() const;
+  /// kNever while nothing is waited for.
+  [[nodiscard]] Time poll_timeout() const;
   [[nodiscard]] std::optional<Event> poll_event();
 
   [[nodiscard]] const Counters& counters() const;

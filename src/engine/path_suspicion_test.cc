@@ -32,7 +32,7 @@ TEST_F(PathSuspicion, TwoTimeOutsWithoutProgressMakeThePathSuspected) {
   filter = [&](const Datagram&, bool to_b) { return !to_b || losses == 0; };
   ASSERT_TRUE(a.send(request(SendOpcode::kWrite), {a.piece(0, 4000)}, now));
   const auto time_out = [&] {
-    now = a.engine.poll_timeout().value();
+    now = a.engine.poll_timeout();
     a.engine.handle_timeout(now);
   };
   exchange();
@@ -80,7 +80,7 @@ TEST_F(PathSuspicion, ProgressBetweenTimeOutsClearsThePath) {
   for (int i = 0; i < 6; ++i) {
     exchange();
     EXPECT_EQ(next, 101U + static_cast<std::uint32_t>(i));
-    now = a.engine.poll_timeout().value();
+    now = a.engine.poll_timeout();
     a.engine.handle_timeout(now);
     EXPECT_FALSE(suspects_path(a)) << i;
     open = true;
@@ -97,7 +97,7 @@ TEST_F(PathSuspicion, OfAReadTheOneWhoAnswersSuspectsThePath) {
   exchange();
   for (int i = 0; i < 2; ++i) {
     EXPECT_FALSE(suspects_path(b));
-    now = a.engine.poll_timeout().value();
+    now = a.engine.poll_timeout();
     a.engine.handle_timeout(now);
     exchange();
   }

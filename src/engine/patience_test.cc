@@ -40,9 +40,8 @@ class Patience : private WithWatch, public EngineTest {
   std::vector<Time> wait(Duration length) {
     std::vector<Time> times;
     const Time end = now + length;
-    for (auto next = a.engine.poll_timeout(); next && *next <= end;
-         next = a.engine.poll_timeout()) {
-      now = std::max(now, *next);
+    for (Time next = a.engine.poll_timeout(); next <= end; next = a.engine.poll_timeout()) {
+      now = std::max(now, next);
       a.engine.handle_timeout(now);
       if (exchange()) times.push_back(now);
     }

@@ -25,7 +25,7 @@ TEST_F(Direct, AWriteIsDoneAtOnceAndWithoutPackets) {
   EXPECT_EQ(door_.targets[0].qp_number, a_.qpn);
   EXPECT_EQ(door_.targets[0].destination_qp, b_.qpn);
   EXPECT_EQ(door_.targets[0].access, kRemoteWrite);
-  EXPECT_FALSE(a_.engine.poll_timeout());
+  EXPECT_EQ(a_.engine.poll_timeout(), kNever);
 }
 
 TEST_F(Direct, AReadFetchesIntoItsPieces) {
@@ -125,7 +125,7 @@ TEST_F(AtOnce, AWriteIsCopiedAndCompleted) {
   EXPECT_EQ(a_.sent.take().id, 5U);
   EXPECT_EQ(a_.counters.direct_requests, 1U);
   EXPECT_EQ(a_.sends.room(), a_.sends.capacity());
-  EXPECT_FALSE(a_.engine.poll_timeout());
+  EXPECT_EQ(a_.engine.poll_timeout(), kNever);
 }
 
 TEST_F(AtOnce, AReadIsFetchedAndCompleted) {

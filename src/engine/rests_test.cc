@@ -113,7 +113,7 @@ TEST_F(RestsTest, LossSendsEverything) {
   begin();
   post(40 * kMtu);
   EXPECT_EQ(leave(), 0U);
-  now = *a.engine.poll_timeout();
+  now = a.engine.poll_timeout();
   a.engine.handle_timeout(now);
   EXPECT_EQ(collect(a).size(), 41U);
 }

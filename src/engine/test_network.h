@@ -253,10 +253,9 @@ class EngineTest : public ::testing::Test {
   void settle(int steps = 200) {
     exchange();
     for (; steps > 0; --steps) {
-      const auto next_a = a.engine.poll_timeout();
-      const auto next_b = b.engine.poll_timeout();
-      if (!next_a && !next_b) return;
-      now = std::max(now, std::min(next_a.value_or(Time::max()), next_b.value_or(Time::max())));
+      const Time next = std::min(a.engine.poll_timeout(), b.engine.poll_timeout());
+      if (next == kNever) return;
+      now = std::max(now, next);
       a.engine.handle_timeout(now);
       b.engine.handle_timeout(now);
       exchange();

@@ -26,7 +26,7 @@ bool HeldEvents::holds(const ChannelMember& member) const {
 }
 
 void HeldEvents::release(Time now) {
-  if (now.time_since_epoch().count() < next_.load(std::memory_order_relaxed)) return;
+  if (now < next()) return;
   const std::scoped_lock lock(mutex_);
   std::erase_if(held_, [now](const Held& held) {
     if (held.due > now) return false;
@@ -37,8 +37,8 @@ void HeldEvents::release(Time now) {
 }
 
 void HeldEvents::note_next() {
-  Duration::rep next = kNever;
-  for (const Held& held : held_) next = std::min(next, held.due.time_since_epoch().count());
+  Time next = kNever;
+  for (const Held& held : held_) next = std::min(next, held.due);
   next_.store(next, std::memory_order_relaxed);
 }
 

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <atomic>
-#include <limits>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "base/time.h"
@@ -30,18 +28,12 @@ class HeldEvents {
   bool take(const ChannelMember& member);
   [[nodiscard]] bool holds(const ChannelMember& member) const;
 
-  /// When release() has something to do.
-  [[nodiscard]] std::optional<Time> next() const {
-    const Duration::rep next = next_.load(std::memory_order_relaxed);
-    if (next == kNever) return std::nullopt;
-    return Time(Duration(next));
-  }
+  /// When release() has something to do; kNever while none is held.
+  [[nodiscard]] Time next() const { return next_.load(std::memory_order_relaxed); }
   /// Gives what is due to its channels.
   void release(Time now);
 
  private:
-  static constexpr Duration::rep kNever = std::numeric_limits<Duration::rep>::max();
-
   struct Held {
     ChannelMember* member;
     CompletionChannel* channel;
@@ -53,7 +45,7 @@ class HeldEvents {
   Host& clock_;
   mutable std::mutex mutex_;
   std::vector<Held> held_;
-  std::atomic<Duration::rep> next_{kNever};  ///< written under the lock
+  std::atomic<Time> next_{kNever};  ///< written under the lock
 };
 
 }  // namespace verbena::nic

@@ -53,7 +53,7 @@ TEST_F(Moderation, AnEventWaitsForSoManyCompletions) {
   EXPECT_FALSE(told());
   complete();
   EXPECT_TRUE(told());
-  EXPECT_EQ(held.next(), std::nullopt);
+  EXPECT_EQ(held.next(), kNever);
   for (int i = 0; i < 5; ++i) complete();
   pass(1s);
   EXPECT_FALSE(told());  // nothing was asked for
@@ -70,7 +70,7 @@ TEST_F(Moderation, AnEventWaitsNoLongerThanThePeriodFromTheFirst) {
   EXPECT_FALSE(told());
   pass(1us);
   EXPECT_TRUE(told());
-  EXPECT_EQ(held.next(), std::nullopt);
+  EXPECT_EQ(held.next(), kNever);
   complete();
   pass(1s);
   EXPECT_FALSE(told());
@@ -107,7 +107,7 @@ TEST_F(Moderation, ArmingAgainWhileTheEventWaitsChangesNothing) {
 TEST_F(Moderation, AQueueArmedForSolicitedOnesTellsAtOnce) {
   cq.arm(true);
   complete();
-  EXPECT_EQ(held.next(), std::nullopt);
+  EXPECT_EQ(held.next(), kNever);
   complete(true);
   EXPECT_TRUE(told());
 }
@@ -128,7 +128,7 @@ TEST_F(Moderation, AChangeLetsGoWhatWaits) {
   complete();
   cq.moderate({}, held);
   EXPECT_TRUE(told());
-  EXPECT_EQ(held.next(), std::nullopt);
+  EXPECT_EQ(held.next(), kNever);
   cq.arm(false);
   complete();
   EXPECT_TRUE(told());
@@ -140,7 +140,7 @@ TEST_F(Moderation, NothingOfADestroyedQueueWaits) {
   other.arm(false);
   EXPECT_TRUE(other.complete({.id = 1}));
   other.silence();
-  EXPECT_EQ(held.next(), std::nullopt);
+  EXPECT_EQ(held.next(), kNever);
   pass(1s);
   EXPECT_FALSE(told());
 }
@@ -166,7 +166,7 @@ TEST_F(Moderation, WithoutAChannelNothingIsHeld) {
   alone.moderate({.count = 2, .period = 16us}, held);
   alone.arm(false);
   EXPECT_TRUE(alone.complete({.id = 1}));
-  EXPECT_EQ(held.next(), std::nullopt);
+  EXPECT_EQ(held.next(), kNever);
 }
 
 class ModeratedPair : public ::testing::Test {

@@ -352,8 +352,7 @@ void Shard::raise_events() {
 }
 
 void Shard::set_alarm(Time now, Acks acks) {
-  Time next = std::min({engine_.poll_timeout().value_or(kNever), link_timeout_,
-                        held_events_.next().value_or(kNever)});
+  Time next = std::min({engine_.poll_timeout(), link_timeout_, held_events_.next()});
   if (engine_.acks_held()) next = std::min(next, now + kHeldAck);
   if (!engine_.rests_held()) {
     rests_until_ = kNever;

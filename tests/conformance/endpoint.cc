@@ -116,9 +116,9 @@ void Endpoint::advance(Time to, std::deque<SentPacket>& sent_packets) {
   gather();
   constexpr int kMostSteps = 1000;
   for (int step = 0; step < kMostSteps; ++step) {
-    const auto next = engine.poll_timeout();
-    if (!next || *next > to) break;
-    now_ = std::max(now_, *next);
+    const Time next = engine.poll_timeout();
+    if (next > to) break;
+    now_ = std::max(now_, next);
     engine.handle_timeout(now_);
     gather();
   }
