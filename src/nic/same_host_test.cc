@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "nic/live_host.h"
-#include "nic/memory_map.h"
 #include "nic/rendezvous.h"
+#include "nic/test_alone.h"
 #include "nic/test_end.h"
 
 namespace verbena::nic {
@@ -195,7 +195,7 @@ TEST_F(SameHostTest, LongReadsAreFetchedOnlyWhereThatPays) {
 class SharedMemoryTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (count_threads() != 1) GTEST_SKIP() << "there are other threads in this process";
+    if (!testing::comes_to_be_alone()) GTEST_SKIP() << "there are other threads in this process";
   }
   void write(const End& from, const End& to, std::size_t offset, std::uint32_t length) {
     ASSERT_TRUE(from.send({.id = 1,

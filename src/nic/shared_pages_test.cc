@@ -14,6 +14,7 @@
 
 #include "nic/memory_map.h"
 #include "nic/peer_pages.h"
+#include "nic/test_alone.h"
 
 namespace verbena::nic {
 namespace {
@@ -41,13 +42,10 @@ class Pages {
   std::byte* at_;
 };
 
-/// Sanitizers have threads of their own, which nobody can tell from the program's.
-bool is_alone() { return count_threads() == 1; }
-
 class SharedPagesTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!is_alone()) GTEST_SKIP() << "there are other threads in this process";
+    if (!testing::comes_to_be_alone()) GTEST_SKIP() << "there are other threads in this process";
   }
   /// What a peer sees of shared memory.
   Bytes peer_view(const OpenMemory& memory, std::uint32_t key = 1 << 8) {
@@ -400,6 +398,7 @@ TEST(MemoryMap, TellsOfThisProcess) {
     return true;
   }));
   EXPECT_TRUE(found);
+  testing::comes_to_be_alone();  // so that nobody goes between the two counts
   const unsigned before = count_threads();
   EXPECT_GE(before, 1U);
   std::thread([=] { EXPECT_EQ(count_threads(), before + 1); }).join();
