@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # A room is a folder with one static library, one test binary and its fuzz targets.
 
+if(VERBENA_TESTS)
+  add_custom_target(tests)  # the rooms' test binaries and the replays of the fuzz targets' corpus
+endif()
 if(VERBENA_FUZZ)
   add_custom_target(fuzzers)  # all of them
 endif()
@@ -99,6 +102,7 @@ function(_verbena_room_tests name label sources libs)
   target_link_libraries(${name}_test PRIVATE
     verbena_flags verbena_${name} ${libs} GTest::gmock GTest::gtest GTest::gtest_main)
   _verbena_precompile(${name}_test base_test precompiled_test.h)
+  add_dependencies(tests ${name}_test)
   add_test(NAME ${name}_test
            COMMAND ${name}_test "--gtest_output=json:${CMAKE_BINARY_DIR}/reports/${name}_test.json")
   set_tests_properties(${name}_test PROPERTIES LABELS ${label} TIMEOUT 600)
@@ -111,6 +115,7 @@ function(_verbena_room_fuzzer name source)
 
   add_executable(${name}_${subject}_replay "${source}" "${PROJECT_SOURCE_DIR}/tests/fuzz/replay.cc")
   target_link_libraries(${name}_${subject}_replay PRIVATE verbena_flags verbena_${name})
+  add_dependencies(tests ${name}_${subject}_replay)
   add_test(NAME ${name}_${subject}_corpus COMMAND ${name}_${subject}_replay "${corpus}")
   set_tests_properties(${name}_${subject}_corpus PROPERTIES LABELS corpus TIMEOUT 300)
 
