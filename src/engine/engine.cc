@@ -13,6 +13,7 @@
 #include "engine/linger.h"
 #include "engine/multicast.h"
 #include "engine/mutants.h"
+#include "engine/psn.h"
 #include "engine/qp_list.h"
 #include "engine/queue_pair.h"
 #include "engine/segment_rows.h"
@@ -329,8 +330,11 @@ Engine::Impl::Row Engine::Impl::fetch(wire::Packet packet, QueuePair& qp,
   const auto row = segments.first(to.size() / packet.payload.size());
   const std::size_t placed = segments.front().lender->fetch(row, to.data());
   for (const wire::Segment& segment : row.first(placed)) {
-    packet.bth = wire::Bth::parse(segment.datagram.data());
+    // Their sender may have written over them since they were looked at: nothing of them decides
+    // what they are.
+    packet.bth.ack_request = wire::Bth::parse(segment.datagram.data()).ack_request;
     qp.handle_placed(packet, segment, 1, now);
+    packet.bth.psn = psn_add(packet.bth.psn, 1);
   }
   core.counters.packets_received.add(placed);
   core.counters.payloads_fetched.add(placed);

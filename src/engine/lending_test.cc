@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <vector>
 
 #include "engine/test_network.h"
@@ -22,6 +24,7 @@ class Keeper final : public wire::PayloadSource {
  public:
   std::size_t fetch(std::span<const wire::Segment> packets, std::byte* to) override {
     asked.push_back(packets.size());
+    if (meanwhile) meanwhile(packets);
     std::size_t came = 0;
     for (const wire::Segment& packet : packets) {
       if (left == 0) break;
@@ -36,6 +39,7 @@ class Keeper final : public wire::PayloadSource {
   std::map<const std::byte*, std::vector<std::byte>> payloads;
   std::size_t left = ~std::size_t{0};
   std::vector<std::size_t> asked;  ///< packets of each call
+  std::function<void(std::span<const wire::Segment>)> meanwhile;
 
  private:
   std::vector<std::byte> room_ = std::vector<std::byte>(wire::kMaxChannelMtu);
@@ -120,6 +124,30 @@ TEST_F(Lending, WhoAsksForAnAcknowledgementInBetweenGetsIt) {
   const auto answers = collect(b);
   ASSERT_FALSE(answers.empty());
   EXPECT_EQ(answers.back().packet().info().operation, wire::Operation::kAcknowledge);
+}
+
+// The packets lie where their sender can write over them while their payloads are fetched.
+TEST_F(Lending, WhatTheSenderMakesOfThemMeanwhileDoesNotCount) {
+  keeper.meanwhile = [](std::span<const wire::Segment> packets) {
+    for (const wire::Segment& packet : packets) {
+      auto* const bytes = const_cast<std::byte*>(packet.datagram.data());
+      bytes[0] = static_cast<std::byte>(wire::Opcode::kRcReadResponseMiddle);
+      bytes[11] ^= std::byte{0x55};  // of the PSN
+    }
+  };
+  post(SendOpcode::kWrite);
+  auto packets = collect(a);
+  EXPECT_EQ(deliver_lent(packets).useful, kPackets);
+  EXPECT_EQ(b.engine.state(*b.qp), QpState::kRts);
+  EXPECT_TRUE(same(a, 0, b, 0, kLength));
+  EXPECT_TRUE(exchange());
+  EXPECT_EQ(a.sent.take().status, Status::kSuccess);
+  // Nor has anything moved that its own requests go by.
+  ASSERT_TRUE(
+      b.send({.id = 2, .opcode = SendOpcode::kSend, .signaled = true}, {b.piece(0, 8)}, now));
+  ASSERT_TRUE(a.receive(5, {a.piece(0, 8)}, now));
+  EXPECT_TRUE(exchange());
+  EXPECT_EQ(b.sent.take().status, Status::kSuccess);
 }
 
 TEST_F(Lending, WhatDoesNotComeIsLostAndSentAgain) {
