@@ -146,10 +146,7 @@ bool RoceV1Link::read(ConstBytes bytes, wire::Segment& segment) const {
   if (!frame || !frame->path.roce_v1 || frame->destination_mac != place_.mac ||
       !is_own(frame->path.destination))
     return false;
-  segment.position = 0;
-  segment.datagram = frame->udp_payload;
-  segment.path = frame->path;
-  segment.identification.reset();
+  segment = {.datagram = frame->udp_payload, .path = frame->path};
   return true;
 }
 

@@ -103,11 +103,9 @@ std::size_t UdpReceiver::receive(std::span<wire::Segment> segments, UdpCounters&
     // A reply to what is here now should not wait for a look that most likely finds nothing.
     const bool may_ask = filled == 0 || streak_ == kStreak;
     if (current_.empty() && !next_delivery(may_ask, counters)) break;
-    wire::Segment& segment = segments[filled++];
-    segment.position = current_.position();
-    segment.datagram = current_.next();
-    segment.path = path_;
-    segment.identification.reset();
+    const std::uint16_t position = current_.position();
+    // As a whole: what a ring left in it is not this packet's.
+    segments[filled++] = {.datagram = current_.next(), .path = path_, .position = position};
   }
   streak_ = filled == 0 ? 0 : std::min(streak_ + 1, kStreak);
   counters.packets_received += filled;

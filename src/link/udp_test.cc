@@ -194,6 +194,24 @@ TEST_P(UdpLinkTest, WhatASpanHasNoRoomForComesNext) {
   }
 }
 
+// Those who receive reuse their segments, for what comes by rings too.
+TEST_P(UdpLinkTest, NothingIsLeftOfWhatWasInASegment) {
+  class Lender final : public wire::PayloadSource {
+   public:
+    std::size_t fetch(std::span<const wire::Segment>, std::byte*) override { return 0; }
+    Bytes room(std::size_t) override { return {}; }
+  } lender;
+  const OwnedTrain sent(path_, 1, 1, 100, 1024);
+  ASSERT_EQ(send({sent.train()}), 1U);
+  std::array<wire::Segment, 1> segments{
+      wire::Segment{.identification = 7, .undamaged = true, .lender = &lender, .lent = 32768}};
+  ASSERT_EQ(receiver().receive(segments, kNow), 1U);
+  EXPECT_FALSE(segments[0].undamaged);
+  EXPECT_EQ(segments[0].lender, nullptr);
+  EXPECT_EQ(segments[0].lent, 0U);
+  EXPECT_FALSE(segments[0].identification);
+}
+
 TEST_P(UdpLinkTest, AStreamComesInLargerGulpsThanASinglePacket) {
   const OwnedTrain small(path_, 7, 0, 64, 1024);
   const OwnedTrain large(path_, 7, 1, 65, 1024);
