@@ -58,7 +58,7 @@ std::shared_ptr<DirectPaths> SameHost::add(const wire::Address& address, std::ui
   }
   const std::scoped_lock lock(mutex_);
   std::erase_if(slots_, [](const auto& one) { return one.second.channels.expired(); });
-  std::erase_if(met_, [](const auto& one) { return one.second.bell.expired(); });
+  forget([](const SlotPair&, const Channel& channel) { return channel.bell.expired(); });
   slots_[{address, slot}] = std::move(made);
   return paths;
 }
@@ -89,24 +89,37 @@ std::uint16_t SameHost::meet(const wire::Path& path, std::uint8_t slot,
 /// one who comes.
 void SameHost::forget_gone() {
   const std::scoped_lock lock(mutex_);
-  std::erase_if(met_, [&](const auto& one) {
-    const auto& [pair, met] = one;
-    const auto bell = met.bell.lock();
-    if (bell == nullptr) return true;
-    if (!link::has_hung_up(bell->get())) return false;
-    if (const auto slot = slots_.find({pair.own, pair.own_slot}); slot != slots_.end()) {
-      if (const auto channels = slot->second.channels.lock()) channels->close(met.number);
-      if (const auto paths = slot->second.paths.lock()) paths->close(met.number);
-    }
+  forget([this](const SlotPair& pair, const Channel& channel) {
+    if (!channel.has_hung_up()) return false;
+    if (!channel.bell.expired()) close(pair, channel.number);
     return true;
   });
+}
+
+template <typename Gone>
+void SameHost::forget(const Gone& gone) {
+  for (auto& [pair, channels] : met_)
+    std::erase_if(channels, [&](const Channel& channel) { return gone(pair, channel); });
+  std::erase_if(met_, [](const auto& one) { return one.second.empty(); });
+}
+
+bool SameHost::Channel::has_hung_up() const {
+  const auto held = bell.lock();
+  return held == nullptr || link::has_hung_up(held->get());
+}
+
+void SameHost::close(const SlotPair& pair, std::uint16_t number) {
+  const auto slot = slots_.find({pair.own, pair.own_slot});
+  if (slot == slots_.end()) return;
+  if (const auto channels = slot->second.channels.lock()) channels->close(number);
+  if (const auto paths = slot->second.paths.lock()) paths->close(number);
 }
 
 /// The channel to somebody met before; 0 for none.
 std::uint16_t SameHost::known(const SlotPair& pair) {
   const std::scoped_lock lock(mutex_);
   const auto found = met_.find(pair);
-  return found == met_.end() ? 0 : found->second.number;
+  return found == met_.end() ? 0 : found->second.back().number;
 }
 
 bool SameHost::apart(const SlotPair& pair, pid_t peer) {
@@ -118,7 +131,8 @@ bool SameHost::apart(const SlotPair& pair, pid_t peer) {
 /// Unless the peer has opened a channel meanwhile.
 std::uint16_t SameHost::stay_apart(const SlotPair& pair, pid_t peer) {
   const std::scoped_lock lock(mutex_);
-  if (const auto met = met_.find(pair); met != met_.end()) return met->second.number;
+  const auto met = met_.find(pair);
+  if (met != met_.end() && !met->second.back().has_hung_up()) return met->second.back().number;
   apart_[pair] = peer;
   return 0;
 }
@@ -248,7 +262,7 @@ Result<std::uint16_t> SameHost::open(const SlotPair& pair, pid_t peer, Half half
     if (!long_too) half.direct->most_fetched = kShortRead;
     paths->open(number, std::move(*half.direct));
   }
-  met_[pair] = {.bell = bell, .number = number};
+  met_[pair].push_back({.bell = bell, .number = number});
   return number;
 }
 

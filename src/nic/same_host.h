@@ -74,13 +74,17 @@ class SameHost {
     sys::OwnedFd bell;
     std::optional<DirectPath> direct{};
   };
-  struct Met {
+  struct Channel {
     std::weak_ptr<const LedgerFd> bell{};  ///< the link has it
     std::uint16_t number = 0;
+    [[nodiscard]] bool has_hung_up() const;
   };
   using Place = std::pair<wire::Address, std::uint8_t>;
 
   void forget_gone();
+  template <typename Gone>
+  void forget(const Gone& gone);
+  void close(const SlotPair& pair, std::uint16_t number);
   [[nodiscard]] std::uint16_t known(const SlotPair& pair);
   [[nodiscard]] bool apart(const SlotPair& pair, pid_t peer);
   [[nodiscard]] std::uint16_t stay_apart(const SlotPair& pair, pid_t peer);
@@ -96,7 +100,8 @@ class SameHost {
   std::mutex meeting_;                  ///< held while another process is asked, before mutex_
   std::mutex mutex_;                    ///< guards the rest
   std::map<Place, Slot> slots_;
-  std::map<SlotPair, Met> met_;
+  /// The newest is used. Two that meet each other at once open one each: packets may be in both.
+  std::map<SlotPair, std::vector<Channel>> met_;
   std::map<SlotPair, pid_t> apart_;
 };
 

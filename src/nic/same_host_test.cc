@@ -2,6 +2,7 @@
 #include "nic/same_host.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "nic/rendezvous.h"
 #include "nic/test_alone.h"
 #include "nic/test_end.h"
+#include "nic/test_host.h"
 
 namespace verbena::nic {
 namespace {
@@ -172,6 +174,31 @@ TEST_F(FetchedReadTest, TakesWhatIsOnDemandOrOpenedAgain) {
   ASSERT_TRUE(all);
   is_fetched((*all)->key, 1000);
   ASSERT_TRUE(b_.nic->deregister_memory(*all));
+}
+
+// A program that sleeps until its event comes has nobody else who would look when that is due.
+TEST(FetchedRead, ItsModeratedEventIsDue) {
+  const auto host = LiveHost::create({.same_host = true, .fetching = Fetching::kAlways}).value();
+  End a(*host, "127.77.30.8", {.with_channel = true});
+  End b(*host, "127.77.30.9");
+  testing::connect(a, b);
+  a.nic->moderate_cq(a.send_cq, {.count = 4, .period = std::chrono::milliseconds(1)});
+  ASSERT_TRUE(a.nic->arm(a.send_cq, false));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the runner sleeps again
+  SendPosting posting = a.nic->post_sends(a.qp);
+  const auto request = posting.begin();
+  ASSERT_TRUE(request);
+  **request = {.id = 2,
+               .opcode = SendOpcode::kRead,
+               .signaled = true,
+               .remote_address = b.base(),
+               .rkey = b.region->key};
+  posting.make_pieces(1).front() = a.piece(0, 1000);
+  ASSERT_TRUE(posting.end());
+  ASSERT_TRUE(a.nic->do_at_once(a.qp, posting));
+  ASSERT_EQ(a.nic->counters().direct_requests, 1U);
+  pollfd waiting{.fd = a.channel->notifier().descriptor(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&waiting, 1, 20'000), 1);
 }
 
 TEST_F(SameHostTest, LongReadsAreFetchedOnlyWhereThatPays) {
@@ -394,6 +421,27 @@ TEST_F(Offers, AreTakenForSlotsOfOurs) {
   // The peer has gone, and nobody is there in its place.
   other_.reset();
   EXPECT_EQ(near_.meet(path, pair_.own_slot, std::uint32_t{pair_.peer_slot} << 18), 0);
+}
+
+// Two that connect to each other at the same time offer a channel each.
+TEST_F(Offers, AllOfThemGoWithWhoMadeThem) {
+  near_.add(pair_.own, pair_.own_slot, channels_);
+  testing::Network network;
+  link::ShmLink link(std::make_unique<testing::MemoryLink>(
+                         network, testing::Network::Place{pair_.own, pair_.own_slot}),
+                     channels_);
+  const wire::Path path{.source = pair_.own, .destination = pair_.peer};
+  for (std::size_t i = 0; i < link::ShmChannels::kMost; ++i) {
+    ASSERT_TRUE(near_.accept(offer())) << i;
+    sys::OwnedFd first = std::move(other_);
+    ASSERT_TRUE(near_.accept(offer())) << i;
+    EXPECT_NE(near_.meet(path, pair_.own_slot, std::uint32_t{pair_.peer_slot} << 18), 0);
+    first.reset();
+    other_.reset();
+    // The link hears of those that were closed when it looks.
+    std::array<wire::Segment, 1> segments;
+    EXPECT_EQ(link.receive(segments, {}), 0U);
+  }
 }
 
 TEST_F(Offers, WhoDidNotMeetStaysApart) {

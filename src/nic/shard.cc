@@ -156,6 +156,8 @@ bool Shard::do_at_once(QueuePair& qp, const engine::SendWqe& wqe, Host& clock) {
       overruns_.load(std::memory_order_relaxed)) {
     dirty_ = true;
     turn(now, Acks::kSend, Receive::kNo);
+  } else if (held_events_.next() != kNever) {
+    set_alarm(now, Acks::kSend);
   }
   if (leave(now, Acks::kSend)) wake_();
   return done;
