@@ -202,8 +202,13 @@ Result<void> Nic::change_memory(MemoryRegion* region, ProtectionDomain* pd, std:
 
 Result<void> Nic::deregister_memory(MemoryRegion* region) {
   const std::scoped_lock lock(impl_->objects_mutex);
-  if (impl_->keys.has_windows(region->key)) return busy("memory windows are bound to the region");
-  impl_->keys.erase(region->key);
+  // At one go: windows are bound with the shard held.
+  bool has_windows = false;
+  impl_->shards.front()->run(impl_->host.now(), [&] {
+    has_windows = impl_->keys.has_windows(region->key);
+    if (!has_windows) impl_->keys.erase(region->key);
+  });
+  if (has_windows) return busy("memory windows are bound to the region");
   impl_->withdraw(*region);
   impl_->keys.reclaim(region->key);
   impl_->shared_regions.erase(region->key);
