@@ -26,6 +26,7 @@
 #include "nic/fork_ledger.h"
 #include "nic/general_link.h"
 #include "nic/general_services.h"
+#include "nic/monotonic_clock.h"
 #include "nic/nic.h"
 #include "nic/runner.h"
 #include "nic/same_host.h"
@@ -42,8 +43,6 @@ Duration read_clock(clockid_t clock) {
   ::clock_gettime(clock, &now);
   return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
 }
-
-Time monotonic_now() { return Time(read_clock(CLOCK_MONOTONIC)); }
 
 class RunnerWatch final : public WatchedFd {
  public:
