@@ -53,17 +53,24 @@ class End {
     for (std::size_t buffer = 0; buffer < buffers_; ++buffer) post_receive(buffer);
   }
 
-  /// Until the last message.
-  void read_all() {
+  /// Until the last message. A writer that was killed says nothing to a queue pair that only
+  /// receives.
+  void read_all(const Control& control) {
+    constexpr std::uint32_t kLooks = 1 << 16;  // in vain, some milliseconds
     std::size_t at = 0;
-    for (bool last = false; !last;)
-      for (const verbs::work_completion& one : completions()) {
+    std::uint32_t looks = 0;
+    for (bool last = false; !last;) {
+      const auto arrived = completions();
+      looks = arrived.empty() ? looks + 1 : 0;
+      if (looks % kLooks == kLooks - 1) control.expect_peer();
+      for (const verbs::work_completion& one : arrived) {
         if (one.byte_len() > user_.size() - at) at = 0;  // the next of the user's messages
         if (copies_) std::memcpy(user_.bytes().data() + at, bytes_of(one.wr_id()), one.byte_len());
         at += one.byte_len();
         last = one.immediate() == kLast;
         post_receive(one.wr_id());
       }
+    }
   }
 
  private:
@@ -104,7 +111,7 @@ void serve(const Streams& wanted) {
   end.connect(control);
   end.post_receives();
   control.meet();
-  end.read_all();
+  end.read_all(control);
   control.meet();
 }
 

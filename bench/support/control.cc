@@ -101,4 +101,11 @@ bool Control::readable() const {
   return poll(&watched, 1, 0) > 0;
 }
 
+void Control::expect_peer() const {
+  char next = 0;
+  if (recv(socket_, &next, sizeof next, MSG_PEEK | MSG_DONTWAIT) != 0) return;
+  errno = ECONNRESET;
+  give_up("the other side");
+}
+
 }  // namespace verbena::bench

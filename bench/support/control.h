@@ -29,6 +29,8 @@ class Control {
   void meet() const;
   /// Something has come, or the other side has gone. Never blocks.
   [[nodiscard]] bool readable() const;
+  /// Ends the process where the other side has gone and left nothing to receive. Never blocks.
+  void expect_peer() const;
 
  private:
   explicit Control(int socket) : socket_(socket) {}
