@@ -100,6 +100,11 @@ Result<std::uint16_t> ShmChannels::open(ShmChannel channel) {
   return number;
 }
 
+bool ShmChannels::is_full() {
+  const std::scoped_lock lock(mutex_);
+  return used_.size() >= kMost && std::ranges::find(used_, false) == used_.end();
+}
+
 /// The number is free again when the link has heard of it.
 void ShmChannels::close(std::uint16_t number) {
   const std::scoped_lock lock(mutex_);

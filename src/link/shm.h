@@ -50,6 +50,8 @@ class ShmChannels {
 
   /// The number that paths name it by; no_buffer_space when there are too many.
   [[nodiscard]] Result<std::uint16_t> open(ShmChannel channel);
+  /// Whether open() would say so; one that is closed counts until the link has heard of it.
+  [[nodiscard]] bool is_full();
   /// Its packets are lost from now on, either way.
   void close(std::uint16_t number);
   /// Readable when a bell was rung.

@@ -428,6 +428,7 @@ TEST_F(ShmLinkTest, ChannelsAreBounded) {
       break;
   }
   EXPECT_EQ(opened, ShmChannels::kMost - 2);
+  EXPECT_TRUE(a.channels->is_full());
 }
 
 }  // namespace

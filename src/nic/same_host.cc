@@ -128,6 +128,13 @@ bool SameHost::apart(const SlotPair& pair, pid_t peer) {
   return found != apart_.end() && found->second == peer;
 }
 
+bool SameHost::has_room(const SlotPair& pair) {
+  const std::scoped_lock lock(mutex_);
+  const auto slot = slots_.find({pair.own, pair.own_slot});
+  const auto channels = slot == slots_.end() ? nullptr : slot->second.channels.lock();
+  return channels != nullptr && !channels->is_full();
+}
+
 /// Unless the peer has opened a channel meanwhile.
 std::uint16_t SameHost::stay_apart(const SlotPair& pair, pid_t peer) {
   const std::scoped_lock lock(mutex_);
@@ -141,6 +148,9 @@ Result<std::uint16_t> SameHost::introduce(const SlotPair& pair, Caller& caller) 
   const bool here = caller.outcome() == Caller::Outcome::kOwn;
   if (caller.outcome() == Caller::Outcome::kSilent)
     return fail(std::errc::timed_out, "the process there does not answer");
+  // Before the peer has its half, and uses it.
+  if (!has_room(pair))
+    return fail(std::errc::no_buffer_space, "the slot has all the channels that it may");
   auto there = VERBENA_TRY(link::RingMemory::create());
   auto back = VERBENA_TRY(link::RingMemory::create());
   std::array<int, 2> bells{-1, -1};

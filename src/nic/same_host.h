@@ -87,6 +87,7 @@ class SameHost {
   void close(const SlotPair& pair, std::uint16_t number);
   [[nodiscard]] std::uint16_t known(const SlotPair& pair);
   [[nodiscard]] bool apart(const SlotPair& pair, pid_t peer);
+  [[nodiscard]] bool has_room(const SlotPair& pair);
   [[nodiscard]] std::uint16_t stay_apart(const SlotPair& pair, pid_t peer);
   [[nodiscard]] Result<std::uint16_t> introduce(const SlotPair& pair, Caller& caller);
   [[nodiscard]] Result<std::uint16_t> open(const SlotPair& pair, pid_t peer, Half half);

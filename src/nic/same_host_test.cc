@@ -444,6 +444,30 @@ TEST_F(Offers, AllOfThemGoWithWhoMadeThem) {
   }
 }
 
+// Else the peer has half of a channel that nobody reads, and uses it until it hears that it was
+// given up.
+TEST_F(Offers, AreMadeToNobodyByASlotThatHasAllItMayHave) {
+  near_.add(pair_.own, pair_.own_slot, channels_);
+  const auto others = link::ShmChannels::create().value();
+  near_.add(pair_.peer, pair_.peer_slot, others);
+  std::vector<sys::OwnedFd> ends;
+  const auto accept = [&](const SlotPair& pair) {
+    ChannelOffer one = offer();
+    one.pair = pair;
+    one.pair.peer_slot = 5;
+    ends.push_back(std::move(other_));
+    return near_.accept(std::move(one)).has_value();
+  };
+  while (accept(pair_)) continue;
+  ASSERT_TRUE(channels_->is_full());
+  for (std::size_t i = 0; i < link::ShmChannels::kMost - 2; ++i)
+    ASSERT_TRUE(accept(pair_.from_peer()));
+  const auto there = listen_at(slot_name(pair_.peer, pair_.peer_slot)).value();
+  const wire::Path path{.source = pair_.own, .destination = pair_.peer};
+  EXPECT_EQ(near_.meet(path, pair_.own_slot, std::uint32_t{pair_.peer_slot} << 18), 0);
+  EXPECT_TRUE(accept(pair_.from_peer())) << "its last place is free";
+}
+
 TEST_F(Offers, WhoDidNotMeetStaysApart) {
   near_.add(pair_.own, pair_.own_slot, channels_);
   // A process is there that takes no channel.
