@@ -14,12 +14,15 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
+#include "verbena/asio_error.h"
 #include "verbena/async/queue_pair.h"
 #include "verbena/async/shared_receive_queue.h"
 
@@ -29,16 +32,6 @@
 /// itself goes on, and keeps its leases).
 namespace verbena::verbs {
 
-/// What was cancelled is `boost::asio::error::operation_aborted`; what was flushed or failed keeps
-/// its code, with the completion beside it.
-[[nodiscard]] inline boost::system::error_code to_asio(const Error& error) {
-  if (error.completion() == nullptr) {
-    if (error == std::errc::operation_canceled) return boost::asio::error::operation_aborted;
-    if (error == std::errc::timed_out) return boost::asio::error::timed_out;
-  }
-  return error.code();
-}
-
 namespace detail {
 
 /// Runs a dispatcher in an execution context, while operations wait in it.
@@ -47,7 +40,8 @@ class asio_pump : public std::enable_shared_from_this<asio_pump> {
   asio_pump(const boost::asio::any_io_executor& executor, dispatcher from, int fd)
       : inner(std::move(from)),
         strand_(boost::asio::make_strand(executor)),
-        descriptor_(strand_, fd) {}
+        descriptor_(strand_, fd),
+        timer_(strand_) {}
 
   void begin() {
     inner.on_wake(
@@ -62,6 +56,7 @@ class asio_pump : public std::enable_shared_from_this<asio_pump> {
     boost::asio::post(strand_, [self = shared_from_this()] {
       boost::system::error_code ignored;
       self->descriptor_.close(ignored);
+      self->set_timer();
     });
   }
 
@@ -77,11 +72,9 @@ class asio_pump : public std::enable_shared_from_this<asio_pump> {
   }
   void run() {
     const auto done = inner.process();
-    if (!done) {
-      inner.close(done.error());
-      return;
-    }
-    if (done->more) {
+    if (!done) inner.close(done.error());
+    set_timer();
+    if (done && done->more) {
       kick();
     } else if (inner.waiting() == 0) {
       // The context is not kept busy for nobody.
@@ -104,9 +97,28 @@ class asio_pump : public std::enable_shared_from_this<asio_pump> {
       run();
   }
 
+  /// For the deadlines of operations that are awaited in it as in another loop.
+  void set_timer() {
+    const auto due = inner.next_deadline();
+    if (due == due_) return;
+    due_ = due;
+    if (!due) {
+      timer_.cancel();
+      return;
+    }
+    timer_.expires_at(*due);
+    timer_.async_wait([self = shared_from_this()](boost::system::error_code error) {
+      if (error) return;
+      self->due_.reset();
+      self->run();
+    });
+  }
+
   boost::asio::strand<boost::asio::any_io_executor> strand_;
   boost::asio::posix::stream_descriptor descriptor_;
-  bool waits_ = false;  // the strand's
+  boost::asio::steady_timer timer_;
+  std::optional<async_clock::time_point> due_;  // the strand's: when the timer ends
+  bool waits_ = false;                          // the strand's
   std::atomic<bool> kicked_{false};
 };
 

@@ -11,9 +11,11 @@
 #include <boost/asio/post.hpp>
 #include <boost/system/system_error.hpp>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <utility>
 
+#include "verbena/asio_error.h"
 #include "verbena/stream.h"
 
 /// For programs that have Boost.Asio: nothing of this library is compiled with it.
@@ -50,6 +52,7 @@ class asio_stream {
 
   /// What is under way completes with `operation_aborted`; nothing of the stream is lost.
   void cancel() {
+    ++cancels_;
     readable_.cancel();
     writable_.cancel();
   }
@@ -123,7 +126,7 @@ class asio_stream {
                             error_code& error) {
     error = {};
     if (!result)
-      error = error_code(result.error().code());
+      error = to_asio(result.error());
     else if (*result == 0 && asked != 0)
       error = boost::asio::error::eof;
     return result.value_or(0);
@@ -140,11 +143,17 @@ class asio_stream {
   template <typename Try>
   class operation {
    public:
-    operation(descriptor& fd, Try attempt, std::size_t asked)
-        : fd_(fd), try_(std::move(attempt)), asked_(asked) {}
+    operation(const asio_stream& of, descriptor& fd, Try attempt, std::size_t asked)
+        : of_(of), fd_(fd), try_(std::move(attempt)), asked_(asked) {}
 
     template <typename Self>
     void operator()(Self& self, error_code error = {}, std::size_t /*bytes*/ = 0) {
+      if (!cancels_) cancels_ = of_.cancels_;
+      // The descriptor may have been found readable, for nothing, before it was cancelled. Behind
+      // an error the stream may be gone.
+      if (!done_ && !error &&
+          (cancels_ != of_.cancels_ || self.cancelled() != boost::asio::cancellation_type::none))
+        error = boost::asio::error::operation_aborted;
       if (!done_ && !error) {
         const Result<std::size_t> result = try_();
         descriptor& fd = fd_;
@@ -165,9 +174,11 @@ class asio_stream {
     }
 
    private:
+    const asio_stream& of_;
     descriptor& fd_;
     Try try_;
     std::size_t asked_;
+    std::optional<std::size_t> cancels_;  // of the stream when this began
     std::size_t bytes_ = 0;
     error_code error_;
     bool started_ = false;
@@ -176,12 +187,13 @@ class asio_stream {
   template <typename Try, typename Token>
   auto start(descriptor& fd, Try attempt, std::size_t asked, Token&& token) {
     return boost::asio::async_compose<Token, void(error_code, std::size_t)>(
-        operation<Try>(fd, std::move(attempt), asked), token, fd);
+        operation<Try>(*this, fd, std::move(attempt), asked), token, fd);
   }
 
   verbs::stream stream_;
   descriptor readable_;
   descriptor writable_;
+  std::size_t cancels_ = 0;
 };
 
 }  // namespace verbena::verbs

@@ -28,8 +28,8 @@ struct cq_attributes {
   int vector = 0;                               ///< an interrupt of the device's
 };
 
-/// Whose event it was. A value: it was acknowledged to the queue's account, which is settled before
-/// the queue is destroyed.
+/// Whose event it was. A value: it was acknowledged when it was taken, so it keeps no queue from
+/// being destroyed, and another thread may have destroyed the queue since.
 struct cq_event {
   const ibv_cq* cq = nullptr;  ///< to compare with `native()`
 };
@@ -64,9 +64,8 @@ enum class notify : int {
 /// Threads: any at once; the provider keeps polls apart.
 class completion_queue : public detail::handle<ibv_cq> {
  public:
-  /// One that C calls have made. What it was made of outlives the handle. Its events are for the C
-  /// calls to take and acknowledge: a `completion_channel` must not get them. `invalid_argument`
-  /// where it is null.
+  /// One that C calls have made. What it was made of outlives the handle. Events that C calls take
+  /// are for them to acknowledge. `invalid_argument` where it is null.
   [[nodiscard]] static Result<completion_queue> adopt(ibv_cq* raw, ownership whose);
 
   /// Takes what has completed, at most `into.size()`: the first part of `into`, empty when nothing

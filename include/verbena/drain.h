@@ -111,14 +111,17 @@ class scope_base {
 template <service S>
 class posting_scope : public detail::scope_base {
  public:
-  /// `would_block` where the queue is full: wait, and post again.
+  /// `would_block` where the queue is full: wait, and post again. The request keeps its wr_id, and
+  /// may be posted any number of times.
   [[nodiscard]] Result<> post(send_request<S>& request)
     requires can_send<S>
   {
     ibv_send_wr& wr = request.native();
-    wr.wr_id = next_id(wr.wr_id);
+    const std::uint64_t callers = std::exchange(wr.wr_id, next_id(wr.wr_id));
     wr.send_flags |= IBV_SEND_SIGNALED;
-    return counted(qp_.post(request));
+    Result<> posted = counted(qp_.post(request));
+    wr.wr_id = callers;
+    return posted;
   }
   /// The same with a temporary.
   [[nodiscard]] Result<> post(send_request<S>&& request)
@@ -130,8 +133,11 @@ class posting_scope : public detail::scope_base {
   [[nodiscard]] Result<> post(recv_request& request)
     requires can_receive<S>
   {
-    request.native().wr_id = next_id(request.native().wr_id);
-    return counted(qp_.post(request));
+    ibv_recv_wr& wr = request.native();
+    const std::uint64_t callers = std::exchange(wr.wr_id, next_id(wr.wr_id));
+    Result<> posted = counted(qp_.post(request));
+    wr.wr_id = callers;
+    return posted;
   }
   /// The same with a temporary.
   [[nodiscard]] Result<> post(recv_request&& request)

@@ -32,8 +32,6 @@ enum class object_kind : std::uint8_t {
   device_memory,         ///< ibv_dm
   cm_channel,            ///< rdma_event_channel
   cm_id,                 ///< rdma_cm_id
-  listener,              ///< in phases only
-  stream,                ///< in phases only
   other,                 ///< any other C object
 };
 /// How many kinds there are.
@@ -76,8 +74,7 @@ class observer {
                              qp_state /*to*/) noexcept {}
   /// A C call that failed, but for those that are to be made again later (`Error::would_block`).
   virtual void failed(const char* /*verb*/, std::error_code /*code*/) noexcept {}
-  /// Something came to a new phase that is not a queue pair: a connection is "established", a
-  /// stream is "half closed".
+  /// A connection's id came to a new phase: "resolved", "established" or "disconnected".
   virtual void phase_changed(const observed_object& /*what*/, std::string_view /*phase*/) noexcept {
   }
 };

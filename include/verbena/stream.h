@@ -170,7 +170,7 @@ class stream {
 
   /// Shuts down, throws away what the peer still writes, and waits until both directions have
   /// ended. Success: all that was written has arrived, and the peer has ended its direction.
-  /// `timed_out` where that took longer. The stream is closed in any case.
+  /// `timed_out` where that took longer. The stream is closed in any case, and lingers no more.
   [[nodiscard]] Result<> close(std::chrono::milliseconds at_most = std::chrono::seconds(5));
 
   /// For two threads, or two owners.

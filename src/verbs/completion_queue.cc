@@ -6,26 +6,12 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <memory>
 
 #include "verbena/context.h"
 #include "verbena/protection_domain.h"
 
 namespace verbena::verbs {
 namespace {
-
-/// What a queue's cq_context is: the events that were taken and not acknowledged yet. Acknowledging
-/// takes a lock each time, so it is done for all when the queue is destroyed, which waits for it.
-struct EventAccount {
-  std::atomic<unsigned> taken{0};
-};
-
-int settle_and_destroy(ibv_cq* cq) {
-  auto& account = *static_cast<EventAccount*>(cq->cq_context);
-  if (const unsigned taken = account.taken.exchange(0); taken != 0) ibv_ack_cq_events(cq, taken);
-  return ibv_destroy_cq(cq);
-}
 
 Result<> check_depth(const char* operation, std::size_t depth) {
   if (depth > 0 && depth <= static_cast<std::size_t>(INT32_MAX)) return {};
@@ -66,9 +52,10 @@ Result<> completion_channel::set_blocking(bool blocking) const {
 Result<cq_event> completion_channel::get_event() const {
   VERBENA_TRY(check("get_event"));
   ibv_cq* cq = nullptr;
-  void* account = nullptr;
-  VERBENA_TRY(detail::from_minus_one(ibv_get_cq_event(raw(), &cq, &account), "ibv_get_cq_event"));
-  static_cast<EventAccount*>(account)->taken.fetch_add(1);
+  void* context = nullptr;
+  VERBENA_TRY(detail::from_minus_one(ibv_get_cq_event(raw(), &cq, &context), "ibv_get_cq_event"));
+  // A lock each time, and worth it: the queue may be being destroyed, which waits for this.
+  ibv_ack_cq_events(cq, 1);
   return cq_event{cq};
 }
 
@@ -85,7 +72,7 @@ Result<completion_channel> context::create_channel() const {
 }
 
 completion_queue::completion_queue(ibv_cq* raw, std::vector<detail::keep> parents)
-    : handle(raw, &settle_and_destroy, "ibv_destroy_cq", std::move(parents)) {}
+    : handle(raw, &ibv_destroy_cq, "ibv_destroy_cq", std::move(parents)) {}
 completion_queue::completion_queue(ibv_cq* raw, ownership whose)
     : handle(raw, detail::destroyer_of(&ibv_destroy_cq, whose), "ibv_destroy_cq", {}) {}
 
@@ -104,16 +91,15 @@ Result<completion_queue_ex> completion_queue_ex::adopt(ibv_cq_ex* raw, ownership
 Result<completion_queue> context::create_cq(const cq_attributes& attributes) const {
   VERBENA_TRY(check("create_cq"));
   VERBENA_TRY(check_depth("create_cq", attributes.depth));
-  const auto account = std::make_shared<EventAccount>();
-  std::vector<detail::keep> parents{held(), account};
+  std::vector<detail::keep> parents{held()};
   ibv_comp_channel* channel = nullptr;
   if (attributes.channel != nullptr) {
     VERBENA_TRY(detail::access_to::check(*attributes.channel, "create_cq"));
     channel = detail::access_to::raw_of(*attributes.channel);
     parents.push_back(detail::access_to::keep_of(*attributes.channel));
   }
-  ibv_cq* const cq = ibv_create_cq(raw(), static_cast<int>(attributes.depth), account.get(),
-                                   channel, attributes.vector);
+  ibv_cq* const cq =
+      ibv_create_cq(raw(), static_cast<int>(attributes.depth), nullptr, channel, attributes.vector);
   VERBENA_TRY(detail::from_pointer(cq, "ibv_create_cq"));
   return completion_queue(cq, std::move(parents));
 }
@@ -121,11 +107,9 @@ Result<completion_queue> context::create_cq(const cq_attributes& attributes) con
 Result<completion_queue_ex> context::create_cq_ex(const cq_ex_attributes& attributes) const {
   VERBENA_TRY(check("create_cq_ex"));
   VERBENA_TRY(check_depth("create_cq_ex", attributes.depth));
-  const auto account = std::make_shared<EventAccount>();
-  std::vector<detail::keep> parents{held(), account};
+  std::vector<detail::keep> parents{held()};
   ibv_cq_init_attr_ex from{};
   from.cqe = static_cast<std::uint32_t>(attributes.depth);
-  from.cq_context = account.get();
   from.comp_vector = static_cast<std::uint32_t>(attributes.vector);
   from.wc_flags = static_cast<std::uint64_t>(attributes.fields);
   if (attributes.channel != nullptr) {

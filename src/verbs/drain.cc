@@ -4,6 +4,8 @@
 #include <atomic>
 #include <thread>
 
+#include "verbs/deadline.h"
+
 namespace verbena::verbs {
 namespace {
 
@@ -106,7 +108,7 @@ Result<> drain(detail::queue_pair_base& qp, const drain_queues& queues,
     else if (sink)
       sink(one);
   };
-  const auto until = Clock::now() + at_most;
+  const auto until = deadline_after(Clock::now(), at_most);
   while (true) {
     VERBENA_TRY(sends.post_once([&] { return post_send(raw, sends.id(), address.ah); }));
     VERBENA_TRY(receives.post_once([&] { return post_recv(raw, receives.id()); }));
@@ -183,7 +185,7 @@ Result<std::size_t> scope_base::poll_once() {
 }
 
 Result<bool> scope_base::wait(std::chrono::milliseconds at_most) {
-  const auto until = Clock::now() + at_most;
+  const auto until = deadline_after(Clock::now(), at_most);
   while (outstanding_ != 0) {
     if (VERBENA_TRY(poll_once()) != 0) continue;
     if (Clock::now() >= until) return false;

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <stdexcept>
+#include <vector>
 
 #include "verbs/test_pair.h"
 
@@ -126,6 +127,44 @@ TEST(Scope, HasAllCompletedWhenItEnds) {
   EXPECT_THAT(noted.got, ::testing::ElementsAre(::testing::Pair(3, IBV_WC_SUCCESS),
                                                 ::testing::Pair(4, IBV_WC_SUCCESS)));
   EXPECT_EQ(pair.left_qp.state(), qp_state::rts);
+}
+
+TEST(Scope, ARequestKeepsItsNumberAndIsPostedAgain) {
+  Pair<rc> pair;
+  std::vector<std::uint64_t> seen;
+  const completion_sink sink = [&](const work_completion& one) { seen.push_back(one.wr_id()); };
+  const mr_slice here = part(pair.left, 8);
+  auto sends = send_request<rc>::write({&here, 1}, must(pair.right.memory.remote()), {.wr_id = 7});
+  recv_request receives({&here, 1}, 8);
+  must(scope(pair.left_qp, pair.left.cq,
+             [&](auto& s) {
+               for (int i = 0; i < 2; ++i) must(s.post(sends));
+               EXPECT_TRUE(must(s.wait(20s)));
+               for (int i = 0; i < 2; ++i) must(s.post(receives));
+             },
+             {.finish = 0ms, .flush = 20s, .sink = sink}));
+  EXPECT_THAT(seen, ::testing::ElementsAre(7, 7, 8, 8));
+}
+
+/// What is added to the clock must not come out before now.
+TEST(Scope, WaitsAsLongAsCanBeSaid) {
+  Pair<rc> pair;
+  must(pair.right_qp.post_recv(part(pair.right, 64)));
+  const auto all = std::chrono::milliseconds::max();
+  const scope_result ended =
+      must(scope(pair.left_qp, pair.left.cq,
+                 [&](auto& s) {
+                   must(s.post_send(part(pair.left, 8)));
+                   EXPECT_TRUE(must(s.wait(all)));
+                   must(s.post_write(part(pair.left, 8), must(pair.right.memory.remote())));
+                 },
+                 {.finish = all, .flush = all}));
+  EXPECT_FALSE(ended.drained);
+  EXPECT_EQ(pair.left_qp.state(), qp_state::rts);
+  must(pair.left_qp.post_recv(part(pair.left, 8), 9));
+  Noted noted;
+  must(drain(pair.left_qp, pair.left.cq, all, noted.sink));
+  EXPECT_TRUE(noted.got.contains(9));
 }
 
 TEST(Scope, DrainsWhatDoesNotComplete) {

@@ -53,8 +53,6 @@ std::string_view name_of(object_kind kind) noexcept {
                                                                      "device memory",
                                                                      "CM channel",
                                                                      "CM id",
-                                                                     "listener",
-                                                                     "stream",
                                                                      "other"};
   const auto index = static_cast<std::size_t>(kind);
   return index < kNames.size() ? kNames.at(index) : kNames.back();

@@ -180,8 +180,8 @@ TEST(Observer, IsReplacedWhileItIsTold) {
 
 TEST(Observer, TellsPhasesForTheRoomsAbove) {
   const Set<Diary> diary;
-  detail::tell_phase({.kind = object_kind::stream}, "half closed");
-  EXPECT_THAT(diary->take(), ElementsAre("phase half closed stream"));
+  detail::tell_phase({.kind = object_kind::cm_id}, "established");
+  EXPECT_THAT(diary->take(), ElementsAre("phase established CM id"));
 }
 
 TEST(CountingObserver, CountsByKind) {

@@ -215,6 +215,43 @@ TEST(Threads, AChannelIsUsedByAllAtOnce) {
   EXPECT_EQ(taken, kEvents);
 }
 
+/// A queue that asks for an event, has one by a receive that is flushed, and goes at once.
+void make_and_destroy(const End& end, const completion_channel& channel) {
+  auto cq = must(end.ctx.create_cq({.depth = 16, .channel = &channel}));
+  auto qp = must(end.pd.create_qp<ud>({.send_cq = cq, .recv_cq = cq}));
+  must(qp.activate(port{1}, qkey{1}));
+  must(qp.post_recv(must(end.memory.slice(0, 64)), 3));
+  must(cq.request_notification());
+  must(qp.to_error());
+  EXPECT_EQ(next_of(cq).wr_id(), 3);
+  must(qp.close());
+  must(cq.close());
+}
+
+// Destroying a queue waits for its events to be acknowledged, whoever is about to do that.
+TEST(Threads, AQueueIsDestroyedWhileAnotherThreadTakesItsEvent) {
+  const End end("vrb0");
+  const auto channel = must(end.ctx.create_channel());
+  must(channel.set_blocking(false));
+  std::atomic<bool> over{false};
+  const auto until = std::chrono::steady_clock::now() + 60s;
+  in_threads(2, [&](std::size_t me) {
+    if (me == 0) {
+      for (int i = 0; i < 3000; ++i) make_and_destroy(end, channel);
+      over = true;
+      return;
+    }
+    while (!over) {
+      if (const auto event = channel.get_event(); !event) {
+        EXPECT_TRUE(event.error().would_block()) << event.error().message();
+      }
+      if (std::chrono::steady_clock::now() < until) continue;
+      ADD_FAILURE() << "the queue waits for ever for its event";
+      std::abort();  // the other thread never ends
+    }
+  });
+}
+
 // --- From one thread to another
 
 TEST(Threads, AnOwnedRegionGoesToAnotherThread) {

@@ -64,10 +64,12 @@ class dispatcher {
 
   /// Called, by any thread, when `process` is to be called soon though no event comes. It must not
   /// call back. An empty one: none. After the return the one before is not called any more.
+  /// When the dispatcher is closed or destroyed it is called a last time.
   /// `at_start`: also when an operation starts where none was waiting, for who looks only then.
   void on_wake(std::function<void()> call, bool at_start = false);
   /// Called by `process` and `poll` with completions of requests that were not posted through
-  /// operations. Without it they are dropped.
+  /// operations. Without it they are dropped. The highest bit of a wr_id is the dispatcher's: a
+  /// request of others that has it set may be taken for one of its own.
   void on_foreign(std::function<void(const work_completion&)> call);
 
   /// Finishes all operations, with `operation_canceled` or `why`, within the call. What is posted

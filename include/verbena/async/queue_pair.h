@@ -49,7 +49,8 @@ struct async_qp_state : attachment {
 /// Requests of a queue pair in ERR come back flushed (`operation_canceled`). Destroying it destroys
 /// the queue pair and ends what waits with `operation_canceled`, from the dispatcher.
 ///
-/// Requests that are posted to `inner()` beside these take places that are not counted here.
+/// Requests that are posted to `inner()` beside these take places that are not counted here;
+/// the highest bit of their wr_id is the dispatcher's (`dispatcher::on_foreign`).
 ///
 /// Threads: requests are started in any; a coroutine goes on in the one that is in the dispatcher.
 template <service S>

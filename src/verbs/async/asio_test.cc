@@ -12,7 +12,9 @@
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
+#include <coroutine>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "verbs/async/test_ends.h"
@@ -21,6 +23,7 @@ namespace verbena::verbs {
 namespace {
 
 namespace asio = boost::asio;
+using namespace std::chrono_literals;
 using boost::system::error_code;
 using testing::join;
 using testing::kEverything;
@@ -228,6 +231,67 @@ TEST(Asio, ASlotCancelsOneOperation) {
   EXPECT_TRUE(memory.expired());
 }
 
+/// A coroutine of no library: it begins at once, and goes when it ends.
+struct Plain {
+  struct promise_type {
+    Plain get_return_object() { return {}; }
+    std::suspend_never initial_suspend() noexcept { return {}; }
+    std::suspend_never final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() { std::terminate(); }
+  };
+};
+Plain recv_until(asio_queue_pair<rc>& qp, leased_slice into, async_clock::time_point when,
+                 std::optional<Result<work_completion>>& how) {
+  const await_options until(when);
+  how = co_await qp.inner().recv(into, until);
+}
+
+TEST(Asio, DeadlinesOfWhatIsAwaitedBesideItEnd) {
+  asio::io_context io;
+  AsioPair pair(io.get_executor());
+  std::optional<Result<work_completion>> later;
+  std::optional<Result<work_completion>> sooner;
+  const auto now = async_clock::now();
+  recv_until(*pair.right_qp, pair.right.slice(0, 8), now + 20ms, later);
+  recv_until(*pair.right_qp, pair.right.slice(8, 8), now + 10ms, sooner);
+  io.run_for(20s);
+  EXPECT_TRUE(io.stopped()) << "it ends, for nothing waits any more";
+  ASSERT_TRUE(sooner && later);
+  EXPECT_EQ(sooner->error(), std::errc::timed_out);
+  EXPECT_EQ(later->error(), std::errc::timed_out);
+}
+
+TEST(Asio, ADeadlineThatIsFarKeepsNoContext) {
+  asio::io_context io;
+  AsioPair pair(io.get_executor());
+  std::optional<Result<work_completion>> received;
+  recv_until(*pair.right_qp, pair.right.slice(0, 8), async_clock::now() + 1h, received);
+  pair.left_qp->async_send(pair.left.slice(0, 8), asio::detached);
+  io.run_for(20s);
+  EXPECT_TRUE(io.stopped());
+  ASSERT_TRUE(received);
+  EXPECT_TRUE(*received);
+}
+
+// A queue that fails ends what waits, and the context with it.
+TEST(Asio, AQueueThatFailsEndsAll) {
+  asio::io_context io;
+  AsioPair pair(io.get_executor());
+  error_code how;
+  pair.right_qp->async_recv(pair.right.slice(0, 64),
+                            [&](error_code error, work_completion /*wc*/) { how = error; });
+  pair.right_qp->async_recv(pair.right.slice(0, 64), asio::detached);
+  io.poll();
+  pair.right.in.cq().native()->context->ops.req_notify_cq = [](ibv_cq* /*cq*/, int /*which*/) {
+    return EIO;
+  };
+  pair.left_qp->async_send(pair.left.slice(0, 8), asio::detached);
+  io.run_for(20s);
+  EXPECT_TRUE(io.stopped());
+  EXPECT_EQ(how, error_code(EIO, boost::system::system_category()));
+}
+
 TEST(Asio, WhatWaitsEndsWithTheDispatcher) {
   asio::io_context io;
   std::vector<error_code> ended;
@@ -269,7 +333,7 @@ TEST(Asio, AMovedFromQueuePairReports) {
       asio::bind_executor(io.get_executor(),
                           [&](error_code error, work_completion /*wc*/) { how = error; }));
   io.run();
-  EXPECT_EQ(how, boost::system::errc::bad_file_descriptor);
+  EXPECT_EQ(how, asio::error::bad_descriptor) << "equal to Asio's own";
 }
 
 TEST(Asio, AMovedFromDispatcherAttachesNothing) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verbs/async/dispatch_core.h"
 
+#include <algorithm>
+#include <random>
 #include <utility>
 
 namespace verbena::verbs {
@@ -15,7 +17,10 @@ std::unexpected<Error> canceled(const char* why) {
 
 dispatch_core::dispatch_core(completion_channel of, completion_queue queue,
                              const dispatcher_attributes& attributes)
-    : channel(std::move(of)), cq(std::move(queue)), budget_(attributes.budget) {
+    : channel(std::move(of)),
+      cq(std::move(queue)),
+      first_generation_(std::random_device()() | kOurs),
+      budget_(attributes.budget) {
   records_.reserve(attributes.depth);
 }
 
@@ -23,7 +28,7 @@ std::uint32_t dispatch_core::take_record() {
   std::uint32_t index = first_free_;
   if (index == kNone) {
     index = static_cast<std::uint32_t>(records_.size());
-    records_.emplace_back();
+    records_.emplace_back().generation = first_generation_;
   }
   Record& record = records_[index];
   first_free_ = std::exchange(record.next_free, kNone);
@@ -59,7 +64,7 @@ void dispatch_core::give_back(Record& record, std::uint32_t index) {
 Result<> dispatch_core::post(operation& one) {
   const std::uint32_t index = take_record();
   Record& record = records_[index];
-  const std::uint64_t number = std::uint64_t{record.generation} << 32 | index;
+  const std::uint64_t number = number_of(record, index);
   if (auto posted = one.post(number); !posted) {
     give_back(record, index);
     return posted;
@@ -186,11 +191,9 @@ void dispatch_core::unpark(lane& queue) {
 /// False: it is not one of ours.
 bool dispatch_core::settle(const work_completion& wc) {
   const auto index = static_cast<std::uint32_t>(wc.wr_id());
-  const auto generation = static_cast<std::uint32_t>(wc.wr_id() >> 32);
-  if ((generation & kOurs) == 0 || index >= records_.size()) return false;
+  if (index >= records_.size()) return false;
   Record& record = records_[index];
-  // Of a queue pair that is gone: the provider has left it in the queue.
-  if (!record.in_use || record.generation != generation) return true;
+  if (!record.in_use || number_of(record, index) != wc.wr_id()) return is_late(wc.wr_id());
   operation* const owner = record.owner;
   lane* const queue = record.queue;
   give_back(record, index);
@@ -200,6 +203,14 @@ bool dispatch_core::settle(const work_completion& wc) {
     --queue->posted;
     unpark(*queue);
   }
+  return true;
+}
+
+/// Of one of ours whose record is another's by now.
+bool dispatch_core::is_late(std::uint64_t number) {
+  const auto found = std::ranges::find(late_, number);
+  if (found == late_.end()) return false;
+  late_.erase(found);
   return true;
 }
 
@@ -247,7 +258,10 @@ Result<dispatched> dispatch_core::poll_within(Lock& lock) {
       break;
     }
     const auto batch = VERBENA_TRY(cq.poll(std::span(room).first(std::min(left, room.size()))));
-    if (batch.empty()) break;
+    if (batch.empty()) {
+      late_.clear();
+      break;
+    }
     done.completions += batch.size();
     std::size_t foreign = 0;
     for (const work_completion& wc : batch)
@@ -329,8 +343,11 @@ void dispatch_core::leave(attachment& leaving, std::size_t depth) {
 /// After the queue pair: until then the records hold what it may touch.
 void dispatch_core::gone(const attachment& left) {
   Lock lock(mutex_);
-  for (std::uint32_t i = 0; i < records_.size(); ++i)
-    if (belongs(records_[i], left)) give_back(records_[i], i);
+  for (std::uint32_t i = 0; i < records_.size(); ++i) {
+    if (!belongs(records_[i], left)) continue;
+    late_.push_back(number_of(records_[i], i));
+    give_back(records_[i], i);
+  }
   let_go(lock);
 }
 
@@ -365,6 +382,11 @@ std::size_t dispatch_core::posted() {
 void dispatch_core::wake() {
   const std::scoped_lock lock(wake_mutex_);
   if (wake_) wake_();
+}
+
+void dispatch_core::wake_last() {
+  const std::scoped_lock lock(wake_mutex_);
+  if (const auto last = std::exchange(wake_, {}); last) last();
 }
 
 void dispatch_core::on_wake(std::function<void()> call, bool at_start) {

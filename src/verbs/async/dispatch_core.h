@@ -31,6 +31,8 @@ class dispatch_core : public std::enable_shared_from_this<dispatch_core> {
   [[nodiscard]] std::size_t waiting();
   [[nodiscard]] std::size_t posted();
   void on_wake(std::function<void()> call, bool at_start = false);
+  /// After `close`: whoever runs it lets go of it. Afterwards nobody is woken.
+  void wake_last();
   void on_foreign(std::function<void(const work_completion&)> call);
 
   [[nodiscard]] Result<> reserve(std::size_t depth);
@@ -53,10 +55,13 @@ class dispatch_core : public std::enable_shared_from_this<dispatch_core> {
     operation* owner = nullptr;  ///< null when it was detached
     lane* queue = nullptr;       ///< null when it was abandoned
     leases holds;
-    std::uint32_t generation = kOurs;
+    std::uint32_t generation = kOurs;  ///< of its number, which is posted once
     std::uint32_t next_free = kNone;
     bool in_use = false;
   };
+  [[nodiscard]] static std::uint64_t number_of(const Record& record, std::uint32_t index) noexcept {
+    return std::uint64_t{record.generation} << 32 | index;
+  }
   [[nodiscard]] static bool belongs(const Record& record, const attachment& to) noexcept {
     return record.in_use && (record.queue == &to.sends || record.queue == &to.receives);
   }
@@ -71,6 +76,7 @@ class dispatch_core : public std::enable_shared_from_this<dispatch_core> {
   void make_ready(operation& one, Result<work_completion> how);
   void give_up(operation& one, Result<work_completion> how);
   [[nodiscard]] bool settle(const work_completion& wc);
+  [[nodiscard]] bool is_late(std::uint64_t number);
   void unpark(lane& queue);
   void put_deadline(operation& one);
   void expire();
@@ -84,7 +90,12 @@ class dispatch_core : public std::enable_shared_from_this<dispatch_core> {
 
   std::mutex mutex_;
   std::vector<Record> records_;
+  /// Each dispatcher's apart, and not the numbers that others begin with.
+  const std::uint32_t first_generation_;
   std::uint32_t first_free_ = kNone;
+  /// Of queue pairs that are gone: a provider may leave their completions in the queue. Until that
+  /// was seen empty.
+  std::vector<std::uint64_t> late_;
   std::vector<leases> ended_;
   std::size_t posted_ = 0;
   std::size_t waiting_ = 0;

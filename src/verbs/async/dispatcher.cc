@@ -77,8 +77,8 @@ void dispatcher::close() {
 
 void dispatcher::close(const Error& why) {
   if (core_ == nullptr) return;
-  core_->on_wake({});
   core_->close(why);
+  core_->wake_last();
 }
 
 namespace detail {

@@ -282,6 +282,45 @@ TEST(Dispatcher, RequestsOfOthersGoToTheHook) {
   EXPECT_EQ(seen, (std::vector<std::uint64_t>{77, reinterpret_cast<std::uint64_t>(&pair)}));
 }
 
+// A common number of others, and what the first record would have without a random part.
+TEST(Dispatcher, RequestsOfOthersMayHaveTheHighestBit) {
+  AsyncPair<rc> pair;
+  constexpr std::uint64_t kTheirs = std::uint64_t{1} << 63;
+  std::vector<std::uint64_t> seen;
+  pair.right.in.on_foreign([&](const work_completion& wc) { seen.push_back(wc.wr_id()); });
+  const auto send_one = [&] {
+    Running sent(send(pair.left_end(), pair.left.slice(0, 8)));
+    const std::size_t before = seen.size();
+    EXPECT_TRUE(spin_until({&pair.left.in, &pair.right.in},
+                           [&] { return sent.ended() && seen.size() > before; }));
+  };
+  must(pair.right_end().inner().post_recv(must(pair.right.memory.slice(0, 8)), kTheirs));
+  Running receive(recv(pair.right_end(), pair.right.slice(8, 8)));
+  send_one();
+  EXPECT_FALSE(receive.ended());
+  Running second(send(pair.left_end(), pair.left.slice(0, 8)));
+  ASSERT_TRUE(spin_until({&pair.left.in, &pair.right.in}, [&] { return receive.ended(); }));
+  // The record has another number by now.
+  must(pair.right_end().inner().post_recv(must(pair.right.memory.slice(0, 8)), kTheirs));
+  send_one();
+  EXPECT_EQ(seen, (std::vector<std::uint64_t>{kTheirs, kTheirs}));
+}
+
+// A provider may leave it in the queue when the queue pair is destroyed.
+TEST(Dispatcher, WhatCompletedBeforeItsQueuePairWentIsNobodyElses) {
+  AsyncPair<rc> pair;
+  std::size_t foreign = 0;
+  pair.right.in.on_foreign([&](const work_completion& /*wc*/) { ++foreign; });
+  Running receive(recv(pair.right_end(), pair.right.slice(0, 8)));
+  Running sent(send(pair.left_end(), pair.left.slice(0, 8)));
+  ASSERT_TRUE(spin_until({&pair.left.in}, [&] { return sent.ended(); }));
+  pair.right_qp.reset();
+  for (int i = 0; i < 2; ++i) must(pair.right.in.poll());
+  ASSERT_TRUE(receive.ended());
+  EXPECT_EQ(receive.how().error(), std::errc::operation_canceled);
+  EXPECT_EQ(foreign, 0);
+}
+
 TEST(Dispatcher, DatagramsKeepTheirAddressHandle) {
   const AsyncEnd left("vrb0");
   AsyncEnd right("vrb1");

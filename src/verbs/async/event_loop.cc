@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "verbs/async/dispatch_core.h"
+#include "verbs/deadline.h"
 
 namespace verbena::verbs::detail {
 
@@ -258,7 +259,7 @@ timer_waiter loop_base::sleep_until(async_clock::time_point when, std::stop_toke
   return {*this, when, std::move(stop)};
 }
 timer_waiter loop_base::sleep_for(std::chrono::nanoseconds time, std::stop_token stop) {
-  return {*this, async_clock::now() + time, std::move(stop)};
+  return {*this, deadline_after(async_clock::now(), time), std::move(stop)};
 }
 
 }  // namespace verbena::verbs::detail

@@ -88,6 +88,39 @@ TYPED_TEST(Loops, TimersEndInTheirOrder) {
 }
 
 template <typename Loop>
+task<Result<>> sleep_long(Loop& loop, std::stop_token stop) {
+  co_return co_await loop.sleep_for(std::chrono::nanoseconds::max(), std::move(stop));
+}
+
+TYPED_TEST(Loops, ATimerMayBeAsLongAsCanBeSaid) {
+  std::stop_source stop;
+  this->loop_->spawn([](auto& loop, std::stop_source& of) -> task<> {
+    must(co_await loop.sleep_for(5ms));
+    of.request_stop();
+  }(*this->loop_, stop));
+  const auto ended = this->loop_->run_until(sleep_long(*this->loop_, stop.get_token()));
+  ASSERT_FALSE(ended) << "it ended at once";
+  EXPECT_EQ(ended.error(), std::errc::operation_canceled);
+}
+
+TYPED_TEST(Loops, ADispatcherThatIsGoneIsLetGoOf) {
+  auto ctx = must(context::open("vrb0"));
+  for (const bool begun : {false, true}) {
+    std::optional<dispatcher> gone = must(dispatcher::create(ctx));
+    must(this->loop_->attach(*gone));
+    std::string order;
+    const auto sleep = [&] {
+      this->loop_->spawn(sleep_and_append(*this->loop_, async_clock::now() + 1ms, order, 'a'));
+      must(this->loop_->run());
+    };
+    if (begun) sleep();  // the first time the loop looks, whatever it is told
+    gone.reset();
+    sleep();
+  }
+  EXPECT_TRUE(ctx.close()) << "the loop keeps it";
+}
+
+template <typename Loop>
 task<Result<>> wait_readable(Loop& loop, int fd, std::stop_token stop) {
   co_return co_await loop.readable(fd, std::move(stop));
 }

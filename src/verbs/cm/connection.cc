@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "verbena/cm_connection.h"
@@ -46,7 +47,8 @@ Result<connector> connector::start(const socket_address& peer, const resolve_opt
 Result<resolved> connector::resolve(const socket_address& peer, const resolve_options& options) {
   connector one = VERBENA_TRY(start(peer, options));
   // The rdma_cm has a time for each of the two steps; this is for a device that forgets one.
-  const auto most = 2 * options.timeout + std::chrono::seconds(1);
+  const auto each = std::min(options.timeout, std::chrono::milliseconds::max() / 4);
+  const auto most = 2 * each + std::chrono::seconds(1);
   const event_channel& channel = *VERBENA_TRY(one.end_.own_channel("connector::resolve"));
   return wait_for_next<resolved>(
       channel, most, "connector::resolve",

@@ -196,6 +196,14 @@ TEST(Connection, AnAddressThatNoDeviceReaches) {
   EXPECT_NE(mixed.error().context().find("two IP versions"), std::string_view::npos);
 }
 
+/// Its two steps have that time each, and both together must not come out as less than nothing.
+TEST(Connection, IsResolvedForAsLongAsCanBeSaid) {
+  auto server = must(listener::bind(at(kServer)));
+  constexpr auto kMost = std::chrono::milliseconds::max();
+  for (const auto timeout : {kMost, kMost / 2 + std::chrono::seconds(1)})
+    must(connector::resolve(server.local_addr(), {.timeout = timeout}));
+}
+
 TEST(Connection, TooManyWordsAreNotSent) {
   auto server = must(listener::bind(at(kServer)));
   resolved found = must(connector::resolve(server.local_addr()));

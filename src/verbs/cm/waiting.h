@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "verbena/cm_connection.h"
+#include "verbs/deadline.h"
 
 /// How the blocking calls are made of those that do not block.
 namespace verbena::verbs::cm {
@@ -63,10 +64,7 @@ template <typename Next, typename Handle>
 
 /// The end of a time from now on, which may be as long as can be said.
 [[nodiscard]] inline std::chrono::steady_clock::time_point after(std::chrono::milliseconds time) {
-  const auto now = std::chrono::steady_clock::now();
-  const auto most = std::chrono::floor<std::chrono::milliseconds>(
-      std::chrono::steady_clock::time_point::max() - now);
-  return now + std::min(time, most);
+  return deadline_after(std::chrono::steady_clock::now(), time);
 }
 
 /// The same for a phase's next one.

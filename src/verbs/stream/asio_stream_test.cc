@@ -4,11 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/ssl.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/stream_traits.hpp>
+#include <chrono>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,6 +25,7 @@ namespace verbena::verbs {
 namespace {
 
 namespace asio = boost::asio;
+using namespace std::chrono_literals;
 using boost::system::error_code;
 using testing::Streams;
 
@@ -96,6 +103,72 @@ TEST(AsioStream, CancelledItGoesOnLater) {
   ends.left.async_read_some(asio::buffer(into), [&](error_code, std::size_t came) { n = came; });
   ends.loop.run();
   EXPECT_EQ(n, 4);
+}
+
+TEST(AsioStream, DestroyedItEndsWhatIsUnderWay) {
+  Streams pair;
+  asio::io_context loop;
+  auto left = std::make_unique<asio_stream>(loop.get_executor(), std::move(pair.left));
+  std::array<char, 4> into{};
+  error_code result;
+  left->async_read_some(asio::buffer(into), [&](error_code error, std::size_t) { result = error; });
+  loop.poll();
+  left.reset();
+  loop.run();
+  EXPECT_EQ(result, asio::error::operation_aborted);
+}
+
+// What is written makes both directions look, the reader for nothing. While this keeps the strand,
+// another thread queues the reader's handler behind it: to cancel the wait is too late then.
+TEST(AsioStream, CancelledWithAHandlerOnItsWayItEnds) {
+  for (const bool by_slot : {false, true}) {
+    Streams pair;
+    asio::thread_pool pool(2);
+    const auto strand = asio::make_strand(pool);
+    asio_stream left(strand, std::move(pair.left));
+    asio::cancellation_signal signal;
+    std::array<char, 4> into{};
+    std::promise<error_code> ended;
+    asio::post(strand, [&] {
+      EXPECT_EQ(left.write_some(asio::buffer("first", 5)), 5);
+      left.async_read_some(
+          asio::buffer(into),
+          asio::bind_cancellation_slot(
+              signal.slot(), [&](error_code error, std::size_t) { ended.set_value(error); }));
+    });
+    asio::post(strand, [&] {
+      EXPECT_EQ(left.write_some(asio::buffer("more", 4)), 4);
+      std::this_thread::sleep_for(100ms);
+      if (by_slot)
+        signal.emit(asio::cancellation_type::terminal);
+      else
+        left.cancel();
+    });
+    auto result = ended.get_future();
+    EXPECT_EQ(result.wait_for(20s), std::future_status::ready);
+    pool.stop();
+    pool.join();
+    ASSERT_EQ(result.wait_for(0s), std::future_status::ready) << "it waits again";
+    EXPECT_EQ(result.get(), asio::error::operation_aborted);
+  }
+}
+
+TEST(AsioStream, ErrorsEqualAsiosOwn) {
+  Ends ends;
+  std::array<char, 4> into{};
+  error_code error;
+  ends.left.next_layer().set_read_timeout(1ms);
+  EXPECT_EQ(ends.left.read_some(asio::buffer(into), error), 0);
+  EXPECT_EQ(error, asio::error::timed_out);
+  EXPECT_TRUE(ends.left.next_layer().shutdown());
+  EXPECT_EQ(ends.left.write_some(asio::buffer(into), error), 0);
+  EXPECT_EQ(error, asio::error::broken_pipe);
+  EXPECT_EQ(ends.right.read_some(asio::buffer(into), error), 0);
+  EXPECT_EQ(error, asio::error::eof);
+  EXPECT_FALSE(ends.left.next_layer().close(0ms));
+  ends.left.async_read_some(asio::buffer(into), [&](error_code how, std::size_t) { error = how; });
+  ends.loop.run();
+  EXPECT_EQ(error, asio::error::bad_descriptor);
 }
 
 /// Anonymous, so that no certificate is needed.

@@ -39,7 +39,7 @@ connection::connection(Resources resources, std::unique_ptr<Origin> origin, Flag
       writer_{.one_at_a_time = {}, .timeout = {}, .ready = std::move(write_ready), .fd = {}} {}
 
 connection::~connection() {
-  if (resources_.options.linger.count() != 0 && is_pending(core().ended())) {
+  if (lingers_ && resources_.options.linger.count() != 0 && is_pending(core().ended())) {
     Lock lock(mutex_);
     core().leave();
     post();
@@ -276,11 +276,12 @@ Result<> connection::check_idle() {
 Result<> connection::probe(std::chrono::milliseconds at_most) {
   Lock lock(mutex_);
   core().ask_for_life();
-  const auto answered = wait(lock, resources_.options.now() + at_most, "stream::probe",
+  const auto answered = wait(lock, deadline_of(at_most), "stream::probe",
                              [this] { return core().failure() || !core().asks_for_life(); });
   if (!answered) {
     fail_with(answered.error());
     post();
+    serve_parked();
   }
   if (const auto& failure = core().failure(); failure) return std::unexpected(*failure);
   return {};
@@ -290,13 +291,18 @@ Result<> connection::close(std::chrono::milliseconds at_most) {
   Lock lock(mutex_);
   core().shutdown();
   post();
-  VERBENA_TRY(wait(lock, deadline_of(at_most), "stream::close", [this] {
+  const auto waited = wait(lock, deadline_of(at_most), "stream::close", [this] {
     for (auto front = core().front(); front && !front->empty(); front = core().front())
       core().consume(front->size());
     post();
     return !is_pending(core().ended());
-  }));
-  return core().ended();
+  });
+  if (waited) return core().ended();
+  // It has been waited for long enough: the destructor does not linger.
+  lingers_ = false;
+  core().leave();
+  post();
+  return waited;
 }
 
 void connection::set_read_timeout(stream_timeout timeout) {

@@ -134,6 +134,7 @@ class connection {
   bool armed_ = false;          ///< an event will come, or is on the channel
   std::uint64_t progress_ = 0;  ///< grows with whatever has come
   bool broken_ = false;         ///< the queue pair was told of a failure
+  bool lingers_ = true;         ///< unless `close` has waited already
 };
 
 }  // namespace verbena::verbs::streams

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "verbs/deadline.h"
 #include "verbs/stream/connection.h"
 
 namespace verbena::verbs::streams {
@@ -30,10 +31,7 @@ std::optional<Clock::time_point> earlier(std::optional<Clock::time_point> one,
 
 connection::Deadline connection::deadline_of(stream_timeout timeout) const {
   if (!timeout) return std::nullopt;
-  const auto now = resources_.options.now();
-  // What is longer than can be said is as long as can be.
-  const auto most = std::chrono::floor<std::chrono::milliseconds>(decltype(now)::max() - now);
-  return now + std::min(*timeout, most);
+  return deadline_after(resources_.options.now(), *timeout);
 }
 
 Result<> connection::wait(Lock& lock, Deadline deadline, const char* verb, const Ready& ready) {
@@ -129,7 +127,10 @@ void connection::after_progress() {
 Result<> connection::look(Side& side, const Ready& ready) {
   if (!asleep_) take_events();
   pump();
-  if (ready()) return {};
+  if (ready()) {
+    serve_parked();
+    return {};
+  }
   side.parked = true;
   keep_alive();
   serve_parked();

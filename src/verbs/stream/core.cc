@@ -15,6 +15,10 @@ std::unexpected<Error> not_yet() {
   return fail(std::errc::operation_would_block, "stream");
 }
 
+std::unexpected<Error> peer_gone(const char* verb) {
+  return fail(std::errc::broken_pipe, verb, "the peer has gone");
+}
+
 Result<> within(const char* option, std::size_t value, std::size_t least, std::size_t most) {
   if (value >= least && value <= most) return {};
   return fail(std::errc::invalid_argument, "stream_builder",
@@ -228,9 +232,10 @@ std::optional<Transmit> Core::poll_transmit() {
 }
 
 Result<std::span<std::byte>> Core::room() {
+  // First, for its queue pair goes with it, and the failure that this makes may come before a call.
+  if (peer_left_) return peer_gone("stream::write");
   if (failure_) return std::unexpected(*failure_);
   if (shut_) return fail(std::errc::broken_pipe, "stream::write", "the stream was shut down");
-  if (peer_left_) return fail(std::errc::broken_pipe, "stream::write", "the peer has gone");
   const auto room = send_.room();
   if (room.empty()) return not_yet();
   return room;
@@ -244,9 +249,11 @@ Result<std::span<const std::byte>> Core::front() const {
 }
 
 Result<> Core::delivered() const {
-  if (fin_arrived() || (!shut_ && send_.all_sent())) return {};
-  if (!failure_) return not_yet();
-  return nothing_lost_ ? Result<>() : std::unexpected(*failure_);
+  // A peer that has left hears no fin.
+  if (fin_arrived() || ((!shut_ || peer_left_) && send_.all_sent())) return {};
+  if (failure_) return nothing_lost_ ? Result<>() : std::unexpected(*failure_);
+  if (is_stranded()) return peer_gone("stream::flush");
+  return not_yet();
 }
 
 Result<> Core::settled() const {
@@ -263,6 +270,7 @@ Result<> Core::ended() const {
   // for an acknowledgement that nobody sends.
   if (peer_fin_ && fin_arrived() && peer_bye_ && bye_ == Step::kDone) return {};
   if (peer_left_ && send_.all_sent()) return {};
+  if (is_stranded()) return peer_gone("stream::close");
   return not_yet();
 }
 

@@ -140,6 +140,8 @@ class Core {
   [[nodiscard]] std::optional<Transmit> poll_message();
   /// Nothing more goes out.
   [[nodiscard]] bool is_mute() const { return failure_ || peer_left_; }
+  /// Something was written too late to go out, and never will.
+  [[nodiscard]] bool is_stranded() const { return peer_left_ && !send_.all_cut(); }
   [[nodiscard]] bool fin_arrived() const { return fin_ == Step::kDone || peer_bye_; }
 
   enum class Step : std::uint8_t { kNone, kPosted, kDone };

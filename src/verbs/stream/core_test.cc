@@ -301,6 +301,46 @@ TEST(StreamCore, WhatDidNotArriveBeforeThePeerLeftIsLost) {
   EXPECT_EQ(right.core.ended().error(), std::errc::timed_out);
 }
 
+/// Nor is it sent a fin, which would be waited for.
+TEST(StreamCore, AShutdownBehindThePeersLeaveIsDelivered) {
+  FakeEnd left(small(stream_transport::messages));
+  FakeEnd right(small(stream_transport::messages));
+  settle(left, right);
+  right.write(bytes_of("in time"));
+  settle(left, right);
+  left.core.leave();
+  settle(left, right);
+  right.core.shutdown();
+  EXPECT_TRUE(right.core.delivered());
+  EXPECT_TRUE(right.core.ended());
+}
+
+TEST(StreamCore, WhatIsWrittenAsThePeerLeavesIsLost) {
+  FakeEnd left(small(stream_transport::messages));
+  FakeEnd right(small(stream_transport::messages));
+  settle(left, right);
+  right.write(bytes_of("too late"));
+  left.core.leave();
+  left.pump();
+  while (!left.under_way.empty()) deliver(left, right);
+  right.pump();
+  EXPECT_EQ(right.core.delivered().error(), std::errc::broken_pipe);
+  right.core.shutdown();
+  EXPECT_EQ(right.core.delivered().error(), std::errc::broken_pipe);
+  EXPECT_EQ(right.core.ended().error(), std::errc::broken_pipe);
+}
+
+/// Its queue pair goes soon after its leave, and fails what is under way.
+TEST(StreamCore, ThatThePeerHasLeftCountsMoreThanAFailure) {
+  FakeEnd left(small(stream_transport::messages));
+  FakeEnd right(small(stream_transport::messages));
+  settle(left, right);
+  left.core.leave();
+  settle(left, right);
+  right.core.handle_failure(Error(std::errc::connection_reset, "test"));
+  EXPECT_EQ(right.core.room().error(), std::errc::broken_pipe);
+}
+
 TEST(StreamCore, AByeInThePlaceOfACompletionEndsIt) {
   FakeEnd left(small(stream_transport::messages));
   FakeEnd right(small(stream_transport::messages));

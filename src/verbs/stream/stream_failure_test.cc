@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
@@ -132,6 +133,59 @@ TEST(StreamFailure, ADeadPeerIsFoundByWhoWaitsWithADescriptor) {
     pollfd one{.fd = lone.end.read_fd(), .events = POLLIN, .revents = 0};
     ASSERT_EQ(::poll(&one, 1, 60'000), 1) << "nobody looks whether the peer lives";
   }
+}
+
+/// The direction that finds it has taken the event that both wait for.
+TEST(StreamFailure, AFailureThatOneDirectionFindsWakesTheOther) {
+  Lone lone(stream_builder(kSmall).keep_alive(0ms));
+  lone.greet();
+  const std::vector<std::byte> block(4_KiB);
+  pollfd writable{.fd = lone.end.write_fd(), .events = POLLIN, .revents = 0};
+  pollfd readable{.fd = lone.end.read_fd(), .events = POLLIN, .revents = 0};
+  for (std::size_t written = 0; written < 16_KiB;) {
+    const auto got = lone.end.try_write_some(block);
+    written += got.value_or(0);
+    if (!got) {
+      ASSERT_EQ(::poll(&writable, 1, 60'000), 1);
+    }
+  }
+  lone.wait_for(6);  // all has arrived
+  ASSERT_TRUE(lone.end.try_write_some(block).error().would_block());
+  std::array<std::byte, 16> into{};
+  do {
+    ASSERT_TRUE(error_of(lone.end.try_read_some(into)).would_block());
+  } while (::poll(&readable, 1, 50) == 1);
+  lone.send(streams::Bye());
+  ASSERT_EQ(::poll(&readable, 1, 60'000), 1);
+  ASSERT_EQ(error_of(lone.end.try_read_some(into)), std::errc::protocol_error);
+  EXPECT_EQ(::poll(&writable, 1, 1000), 1);
+  EXPECT_EQ(lone.end.try_write_some(block).error(), std::errc::protocol_error);
+}
+
+TEST(StreamFailure, AProbeThatFailsWakesWhoWaitsWithADescriptor) {
+  Lone lone(stream_builder(kSmall).keep_alive(0ms));
+  lone.greet();
+  must(lone.end.probe(std::chrono::milliseconds::max()));
+  std::array<std::byte, 16> into{};
+  pollfd readable{.fd = lone.end.read_fd(), .events = POLLIN, .revents = 0};
+  do {
+    ASSERT_TRUE(error_of(lone.end.try_read_some(into)).would_block());
+  } while (::poll(&readable, 1, 0) == 1);
+  must(lone.far.parts.qp.to_error());
+  EXPECT_EQ(lone.end.probe(0ms).error(), std::errc::timed_out);
+  EXPECT_EQ(::poll(&readable, 1, 1000), 1);
+  EXPECT_EQ(error_of(lone.end.try_read_some(into)), std::errc::timed_out);
+}
+
+TEST(StreamFailure, ACloseThatTookTooLongDoesNotLinger) {
+  Lone lone(stream_builder(kSmall).keep_alive(0ms).linger(5s));
+  // It says that it has room, and has not: it is asked again and again.
+  lone.send(streams::Hello{
+      .transport = stream_transport::messages, .receives = 64, .buffer_size = 4096, .ring = {}});
+  for (int i = 0; i < 10; ++i) must(lone.end.write(bytes_of("x")));
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(lone.end.close(10ms).error(), std::errc::timed_out);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 3s);
 }
 
 TEST(StreamFailure, AProbeFindsThatThePeerIsDead) {

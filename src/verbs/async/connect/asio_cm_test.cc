@@ -138,6 +138,24 @@ TEST(AsioConnects, ASlotCancelsAStep) {
   EXPECT_EQ(how, asio::error::operation_aborted);
 }
 
+asio::awaitable<void> note_refusal(const cm::socket_address peer, error_code& how) {
+  std::optional<cm::connection> none;
+  try {
+    co_await connect_one(peer, none);
+  } catch (const boost::system::system_error& error) {
+    how = error.code();
+  }
+}
+
+TEST(AsioConnects, ARefusalIsAsAsioHasIt) {
+  asio::io_context io;
+  const auto nobody = bind_server().local_addr();
+  error_code how;
+  asio::co_spawn(io, note_refusal(nobody, how), asio::detached);
+  io.run();
+  EXPECT_EQ(how, asio::error::connection_refused);
+}
+
 TEST(AsioConnects, WhatCannotBeginIsAnErrorInTheHandler) {
   asio::io_context io;
   error_code how;

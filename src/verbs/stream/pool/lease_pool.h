@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "verbena/stream_pool.h"
+#include "verbs/deadline.h"
 #include "verbs/stream/pool/ledger.h"
 
 namespace verbena::verbs::streams {
@@ -63,7 +64,7 @@ class LeasePool {
                                      const std::stop_token& stop) {
     VERBENA_TRY(check_peer(peer));
     Deadline until;
-    if (at_most) until = environment_.now() + *at_most;
+    if (at_most) until = deadline_after(environment_.now(), *at_most);
     const EitherStop either(closing_.get_token(), stop);
     Result<Kept> got = wait_and_take(peer, until, either.token());
     const Lock lock(mutex_);

@@ -87,6 +87,18 @@ struct Pooled {
 
 stream_pool_options limited(std::size_t to) { return {.max_open = to, .max_open_per_peer = to}; }
 
+TEST(LeasePool, WaitsAsLongAsCanBeSaid) {
+  Pooled one({});
+  std::optional<Pool::Deadline> until;
+  one.open = [&](std::size_t, Pool::Deadline at, const std::stop_token&) {
+    until = at;
+    return Thing(one.counts);
+  };
+  must(one.acquire(0, std::chrono::milliseconds::max()));
+  ASSERT_TRUE(until && *until);
+  EXPECT_GT(**until, one.environment.now() + 1h);
+}
+
 TEST(LeasePool, WhatCameBackIsUsedAgain) {
   Pooled one(limited(4));
   EXPECT_EQ(one.number_of(one.acquire()), 1);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "verbs/deadline.h"
+
 namespace verbena::verbs::streams {
 namespace {
 
@@ -40,7 +42,7 @@ Result<> Redial::check(const stream_endpoint& to, const reconnect_policy& how) {
 
 std::optional<Redial::Time> Redial::deadline_of(stream_timeout at_most) {
   if (!at_most) return std::nullopt;
-  return environment_.now() + *at_most;
+  return deadline_after(environment_.now(), *at_most);
 }
 
 Result<> Redial::run(const Dial& dial, std::optional<Time> until, const std::stop_token& stop) {

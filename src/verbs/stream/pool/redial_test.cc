@@ -85,6 +85,12 @@ TEST(Redial, TheFirstPathIsUsedAgainWhenItIsBack) {
   EXPECT_EQ(peer.redial->states()[0].failures, 0U);
 }
 
+TEST(Redial, TriesAsLongAsCanBeSaid) {
+  Peer peer;
+  must(peer.run(std::chrono::milliseconds::max()));
+  EXPECT_THAT(peer.tried, ElementsAre(kFirst));
+}
+
 TEST(Redial, WaitsForAPeerThatComesBack) {
   Peer peer;
   peer.down = {std::string(kFirst), std::string(kSecond)};
