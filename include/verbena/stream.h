@@ -19,8 +19,8 @@
 #include "verbena/stream_options.h"
 
 /// Streams of bytes over a reliable connection. Bytes are copied into registered memory and out of
-/// it, or used in place (`prepare`, `peek`); the peer's credit bounds what is under way, so no
-/// message ever meets a peer without room.
+/// it, used in place (`prepare`, `peek`), or sent from where they lie (`direct_writes`); the peer's
+/// credit bounds what is under way, so no message ever meets a peer without room.
 namespace verbena::verbs {
 
 namespace streams {
@@ -84,7 +84,9 @@ class write_half {
   /// with the device, and go without another call. `broken_pipe` after shutdown, or when the peer's
   /// stream was destroyed; `timed_out` where no room came within the write time-out.
   [[nodiscard]] Result<std::size_t> write_some(std::span<const std::byte> from);
-  /// Takes all. The time-out is of each wait. How many were taken before an error is not told.
+  /// Takes all; what it was given is the caller's again in any case. The time-out is of each wait.
+  /// How many were taken before an error is not told. Most of a long one is sent from where it lies
+  /// (`stream_options::direct_writes`).
   [[nodiscard]] Result<> write(std::span<const std::byte> from);
   /// Without waiting: `would_block` where there is no room; `write_fd` becomes readable then.
   [[nodiscard]] Result<std::size_t> try_write_some(std::span<const std::byte> from);
@@ -246,6 +248,7 @@ class stream_builder {
   stream_builder& receives(std::size_t count) { return set(options_.receives, count); }
   stream_builder& sends(std::size_t count) { return set(options_.sends, count); }
   stream_builder& send_buffer(std::size_t bytes) { return set(options_.send_buffer, bytes); }
+  stream_builder& direct_writes(bool wanted) { return set(options_.direct_writes, wanted); }
   stream_builder& keep_alive(std::chrono::milliseconds every) {
     return set(options_.keep_alive, every);
   }

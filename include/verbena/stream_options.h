@@ -36,6 +36,10 @@ struct stream_options {
   /// Bytes of this end under way. Together with what the peer has it fits into a processor's cache,
   /// and messages of powers of two fill it without one that would be cut at its end.
   std::size_t send_buffer = 512_KiB;
+  /// A `write` of more than the send buffer, without a time-out, is sent from where its bytes lie,
+  /// but for the last half a buffer of them, which is copied: where the device brings pages when
+  /// they are needed (on-demand paging). The call then waits for the device of the peer.
+  bool direct_writes = true;
   /// A peer that says nothing for so long, while somebody waits, is asked for a sign of life: one
   /// that died fails the stream. 0: never.
   std::chrono::milliseconds keep_alive{1000};
@@ -52,6 +56,7 @@ struct stream_options {
 /// What has gone through an end.
 struct stream_counters {
   std::uint64_t bytes_sent = 0;         ///< of the program's, taken to be sent
+  std::uint64_t bytes_direct = 0;       ///< of those, sent from where they lay
   std::uint64_t bytes_received = 0;     ///< that have arrived, read or not
   std::uint64_t messages_sent = 0;      ///< that were begun to be sent
   std::uint64_t messages_received = 0;  ///< that have arrived

@@ -80,6 +80,7 @@ bool connection::poll_completions() {
 }
 
 void connection::handle(const work_completion& completion) {
+  if (is_direct(completion.wr_id()) && resources_.direct != 0) --resources_.direct;
   if (!completion.ok()) return handle_failed(completion);
   if (is_send(completion.wr_id())) return core().handle_sent();
   const bool written = completion.opcode() == IBV_WC_RECV_RDMA_WITH_IMM;
@@ -104,20 +105,22 @@ void connection::fail_with(const Error& error) {
 }
 
 void connection::post() {
-  if (core().failure()) {
-    // So that the peer hears of it, and what is posted ends. It may be there already.
-    if (!std::exchange(broken_, true)) (void)qp().to_error();
-    return;
-  }
+  if (core().failure()) return halt();
   if (const auto posted = post_receives(resources_, qp()); !posted)
     return fail_with(posted.error());
   if (const auto posted = post_sends(resources_, qp()); !posted) fail_with(posted.error());
 }
 
-/// What was written goes out. Completions are looked for when half is under way: one look finds
+/// The peer hears of it, and what is posted ends. The queue pair may be there already. A device
+/// that does not even take that is gone, and reads no memory.
+void connection::halt() {
+  if (!std::exchange(broken_, true) && !qp().to_error()) resources_.direct = 0;
+}
+
+/// What was written goes out. Completions are looked for when much is under way: one look finds
 /// several then, and costs as much as one that finds none.
 void connection::post_written() {
-  if (core().half_under_way())
+  if (core().much_under_way())
     pump();
   else
     post();
@@ -155,6 +158,10 @@ Result<std::span<const std::byte>> connection::await_bytes(Lock& lock, Wait how)
 
 Result<std::span<std::byte>> connection::await_room(Lock& lock, Wait how) {
   return await(lock, writer_, how, "stream::write", [this] { return core().room(); });
+}
+
+Result<std::size_t> connection::await_direct_room(Lock& lock) {
+  return await(lock, writer_, Wait::kYes, "stream::write", [this] { return core().direct_room(); });
 }
 
 Result<std::size_t> connection::read_some(std::span<std::byte> into, Wait how) {

@@ -50,6 +50,7 @@ class connection {
   enum class Wait : bool { kNo, kYes };
   [[nodiscard]] Result<std::size_t> read_some(std::span<std::byte> into, Wait wait);
   [[nodiscard]] Result<std::size_t> write_some(std::span<const std::byte> from, Wait wait);
+  [[nodiscard]] Result<> write(std::span<const std::byte> from);
   [[nodiscard]] Result<std::span<const std::byte>> peek();
   [[nodiscard]] Result<> consume(std::size_t bytes);
   [[nodiscard]] Result<std::span<std::byte>> prepare();
@@ -89,12 +90,18 @@ class connection {
   [[nodiscard]] const Core& core() const { return *resources_.core; }
   [[nodiscard]] queue_pair<rc>& qp() const { return origin_->qp(); }
 
+  // connection_direct.cc
+  [[nodiscard]] std::size_t direct_part(std::size_t size);
+  [[nodiscard]] Result<> write_direct(std::span<const std::byte> from);
+  void finish_direct();
+
   // With the lock, all of them. connection_wait.cc has how threads wait.
   bool pump();
   bool poll_completions();
   void handle(const work_completion& completion);
   void handle_failed(const work_completion& completion);
   void post();
+  void halt();
   void post_written();
   void fail_with(const Error& error);
   void check_origin();
@@ -109,6 +116,7 @@ class connection {
                                                 const Get& get);
   [[nodiscard]] Result<std::span<const std::byte>> await_bytes(Lock& lock, Wait how);
   [[nodiscard]] Result<std::span<std::byte>> await_room(Lock& lock, Wait how);
+  [[nodiscard]] Result<std::size_t> await_direct_room(Lock& lock);
   void keep_alive();
   void serve_parked();
   [[nodiscard]] bool has_to_read() const { return !is_pending(core().front()); }
@@ -133,7 +141,7 @@ class connection {
   std::size_t waiting_ = 0;     ///< threads behind the one that drives
   bool armed_ = false;          ///< an event will come, or is on the channel
   std::uint64_t progress_ = 0;  ///< grows with whatever has come
-  bool broken_ = false;         ///< the queue pair was told of a failure
+  bool broken_ = false;         ///< the queue pair was brought to ERR
   bool lingers_ = true;         ///< unless `close` has waited already
 };
 

@@ -215,6 +215,7 @@ std::optional<Transmit> Core::poll_message() {
   if (message->to || receive_.has_released()) immediate = receive_.announce_messages();
   return Transmit{.kind = message->to ? Transmit::Kind::kWrite : Transmit::Kind::kMessage,
                   .offset = kFramesSize + message->offset,
+                  .direct = message->direct,
                   .length = message->length,
                   .immediate = immediate,
                   .to = message->to.value_or(remote_region())};
@@ -231,13 +232,25 @@ std::optional<Transmit> Core::poll_transmit() {
   return Transmit{.kind = Transmit::Kind::kProbe, .immediate = {}, .to = {}};
 }
 
-Result<std::span<std::byte>> Core::room() {
+Result<> Core::writable() const {
   // First, for its queue pair goes with it, and the failure that this makes may come before a call.
   if (peer_left_) return peer_gone("stream::write");
   if (failure_) return std::unexpected(*failure_);
   if (shut_) return fail(std::errc::broken_pipe, "stream::write", "the stream was shut down");
+  return {};
+}
+
+Result<std::span<std::byte>> Core::room() {
+  VERBENA_TRY(writable());
   const auto room = send_.room();
   if (room.empty()) return not_yet();
+  return room;
+}
+
+Result<std::size_t> Core::direct_room() {
+  VERBENA_TRY(writable());
+  const std::size_t room = send_.direct_room();
+  if (room == 0) return not_yet();
   return room;
 }
 
@@ -276,6 +289,7 @@ Result<> Core::ended() const {
 
 stream_counters Core::counters() const {
   return {.bytes_sent = send_.bytes(),
+          .bytes_direct = send_.direct_bytes(),
           .bytes_received = receive_.bytes(),
           .messages_sent = send_.messages(),
           .messages_received = receive_.messages(),

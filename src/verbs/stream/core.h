@@ -41,7 +41,8 @@ struct Transmit {
     kProbe,    ///< RDMA WRITE of nothing, for its acknowledgement
   };
   Kind kind = Kind::kFrame;
-  std::size_t offset = 0;  ///< in Memory::send
+  std::size_t offset = 0;             ///< in Memory::send
+  const std::byte* direct = nullptr;  ///< in place of that: the user's
   std::uint32_t length = 0;
   std::optional<std::uint32_t> immediate;
   remote_region to;
@@ -95,7 +96,11 @@ class Core {
   [[nodiscard]] Result<std::span<std::byte>> room();
   /// They go out with the next `poll_transmit`.
   void commit(std::size_t bytes) { send_.commit(bytes); }
-  [[nodiscard]] bool half_under_way() const { return send_.half_under_way(); }
+  /// How many bytes may go as one message from where they lie: as `room`.
+  [[nodiscard]] Result<std::size_t> direct_room();
+  /// They stay there until that message has completed.
+  void commit_direct(std::span<const std::byte> bytes) { send_.commit_direct(bytes); }
+  [[nodiscard]] bool much_under_way() const { return send_.much_under_way(); }
   /// Bytes to read; empty at the end. `would_block`, or the failure.
   [[nodiscard]] Result<std::span<const std::byte>> front() const;
   void consume(std::size_t bytes) { receive_.consume(bytes); }
@@ -104,6 +109,7 @@ class Core {
   /// Nor read: whatever the peer still sends, this end goes when it has `settled`.
   void leave() { shut_ = leaves_ = true; }
   [[nodiscard]] bool was_shut() const { return shut_; }
+  [[nodiscard]] bool peer_left() const { return peer_left_; }
   /// The peer's device is to acknowledge something, whatever else is under way.
   void ask_for_life() { probe_wanted_ = true; }
   /// Until it has.
@@ -138,6 +144,8 @@ class Core {
   [[nodiscard]] Transmit frame(const Frame& frame, Sent what);
   [[nodiscard]] std::optional<Transmit> poll_frame();
   [[nodiscard]] std::optional<Transmit> poll_message();
+  /// Whether something may be written.
+  [[nodiscard]] Result<> writable() const;
   /// Nothing more goes out.
   [[nodiscard]] bool is_mute() const { return failure_ || peer_left_; }
   /// Something was written too late to go out, and never will.

@@ -106,24 +106,48 @@ TEST(StreamCore, AFewBytesAtTheEndOfTheBufferMakeNoMessage) {
   EXPECT_EQ(text_of(right), text + text + text);
 }
 
-TEST(StreamCore, HalfIsUnderWayByItsBytesOrByItsMessages) {
+TEST(StreamCore, MuchIsUnderWayByItsBytesOrByItsMessages) {
   stream_options options = small(stream_transport::messages);
-  options.buffer_size = 200;
+  options.buffer_size = 100;
   options.send_buffer = 400;
-  for (const std::string& text : {std::string(200, 'x'), std::string("two of four")}) {
+  for (const std::string& text : {std::string(100, 'x'), std::string("three of four")}) {
     FakeEnd left(options);
     FakeEnd right(options);
     settle(left, right);
-    EXPECT_FALSE(left.core.half_under_way());
-    for (int messages = text.size() == 200 ? 1 : 2; messages > 0; --messages) {
-      EXPECT_FALSE(left.core.half_under_way());
+    for (int messages = 3; messages > 0; --messages) {
+      EXPECT_FALSE(left.core.much_under_way());
       left.write(bytes_of(text));
       left.pump();
     }
-    EXPECT_TRUE(left.core.half_under_way());
+    EXPECT_TRUE(left.core.much_under_way());
     arrive(left, right);
     acknowledge(left);
-    EXPECT_FALSE(left.core.half_under_way());
+    EXPECT_FALSE(left.core.much_under_way());
+  }
+}
+
+TEST(StreamCore, DirectBytesGoFromWhereTheyLieAndTakeNoneOfTheSendBuffer) {
+  const std::string text(100, 'x');
+  for (const auto transport : kBoth) {
+    FakeEnd left(small(transport));
+    FakeEnd right(small(transport));
+    EXPECT_EQ(left.write_direct(bytes_of(text)), 0) << "before the peer's hello";
+    settle(left, right);
+    EXPECT_EQ(left.write_direct(bytes_of(text)), 64);
+    EXPECT_EQ(left.write_direct(bytes_of(text)), 0) << "the one before is no message yet";
+    left.pump();
+    EXPECT_EQ(left.under_way.back().direct, bytes_of(text).data());
+    EXPECT_EQ(left.write(bytes_of("copied")), 6);
+    left.pump();
+    EXPECT_EQ(left.under_way.back().direct, nullptr);
+    EXPECT_EQ(left.write_direct(bytes_of("ab")), 2);
+    left.pump();
+    EXPECT_EQ(left.core.counters().bytes_direct, 66);
+    EXPECT_EQ(left.core.counters().bytes_sent, 72);
+    settle(left, right);
+    EXPECT_EQ(text_of(right), text.substr(0, 64) + "copiedab");
+    left.core.shutdown();
+    EXPECT_EQ(left.core.direct_room().error(), std::errc::broken_pipe);
   }
 }
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kBatch = 16;
 constexpr std::uint64_t kOfSend = std::uint64_t{1} << 63;  // in a wr_id
+constexpr std::uint64_t kOfDirect = kOfSend | std::uint64_t{1} << 62;
 
 Result<> check_queues(const stream_options& options, const completion_channel& channel,
                       const completion_queue& cq, const queue_pair<rc>& qp) {
@@ -52,6 +53,12 @@ mr_slice part_of(const memory_region& region, std::span<const std::byte> part) {
           region.lkey()};
 }
 
+mr_slice memory_of(const Transmit& transmit, const Regions& regions) {
+  if (transmit.direct != nullptr && regions.all)
+    return part_of(*regions.all, {transmit.direct, transmit.length});
+  return part_of(regions.send, regions.send.bytes().subspan(transmit.offset, transmit.length));
+}
+
 send_request<rc> request_of(const Transmit& transmit, std::span<const mr_slice> from, posting how) {
   switch (transmit.kind) {
     case Transmit::Kind::kWrite:
@@ -80,7 +87,7 @@ Result<Resources> make_resources(const stream_options& options, completion_chann
   std::optional<memory_region> ring;
   if (const std::size_t size = ring_bytes(options); size != 0)
     ring = VERBENA_TRY(pd.alloc_mr(size, access::local_write | access::remote_write));
-  Regions regions{std::move(send), std::move(slots), std::move(ring)};
+  Regions regions{std::move(send), std::move(slots), std::move(ring), std::nullopt};
   auto core = std::make_unique<Core>(options, memory_of(regions));
   return Resources{options, std::move(channel), std::move(cq), std::move(regions), std::move(core)};
 }
@@ -103,24 +110,40 @@ Result<> post_receives(Resources& of, const queue_pair<rc>& qp) {
 }
 
 Result<> post_sends(Resources& of, const queue_pair<rc>& qp) {
-  const std::span<std::byte> bytes = of.regions.send.bytes();
   for (;;) {
     send_list<rc, kBatch> list;
     std::array<mr_slice, kBatch> memory;
+    std::optional<std::size_t> direct;  // in the list, which has one at most
     while (list.size() < kBatch) {
       const auto next = of.core->poll_transmit();
       if (!next) break;
       mr_slice& from = memory.at(list.size());
-      from = part_of(of.regions.send, bytes.subspan(next->offset, next->length));
+      from = memory_of(*next, of.regions);
       posting how{.wr_id = kOfSend};
+      if (next->direct != nullptr) {
+        how.wr_id = kOfDirect;
+        direct = list.size();
+      }
       if (next->length <= qp.caps().max_inline_data) how.flags |= send_flags::inlined;
       const std::span<const mr_slice> one(&from, 1);
       (void)list.add(request_of(*next, one, how));
     }
     if (list.empty()) return {};
-    if (auto posted = qp.post(list); !posted) return std::unexpected(posted.error().error);
+    const auto posted = qp.post(list);
+    if (direct && (posted || posted.error().posted > *direct)) ++of.direct;
+    if (!posted) return std::unexpected(posted.error().error);
     if (list.size() < kBatch) return {};
   }
+}
+
+bool can_send_direct(Resources& of) {
+  if (!std::exchange(of.asked_for_all, true)) {
+    // What has registered memory in the domain keeps it.
+    const auto pd = protection_domain::adopt(of.regions.send.native()->pd, ownership::borrowed);
+    auto all = pd ? pd->reg_on_demand(access::none) : std::unexpected(pd.error());
+    if (all) of.regions.all = std::move(*all);
+  }
+  return of.regions.all.has_value();
 }
 
 }  // namespace verbena::verbs::streams

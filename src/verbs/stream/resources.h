@@ -13,6 +13,7 @@ struct Regions {
   memory_region send;
   memory_region slots;
   std::optional<memory_region> ring;  ///< the only one that the peer may write to
+  std::optional<memory_region> all;   ///< the process' memory, once it was asked for
 };
 
 /// What an end has beside its queue pair: there before it is connected, so that receives are posted
@@ -23,6 +24,8 @@ struct Resources {
   completion_queue cq;
   Regions regions;
   std::unique_ptr<Core> core;
+  bool asked_for_all = false;
+  std::size_t direct = 0;  ///< requests under way that are sent from the user's memory
 };
 
 /// For a queue pair that completes into `cq`; nothing is posted to it yet. `invalid_argument` where
@@ -36,8 +39,13 @@ struct Resources {
 [[nodiscard]] Result<> post_receives(Resources& of, const queue_pair<rc>& qp);
 /// All that the core has to send.
 [[nodiscard]] Result<> post_sends(Resources& of, const queue_pair<rc>& qp);
+/// Whether the device sends from any memory of the process. Where it brings pages when they are
+/// needed (on-demand paging), and not before a write wants that: it may take milliseconds.
+[[nodiscard]] bool can_send_direct(Resources& of);
 
 /// Whose completion it is.
 [[nodiscard]] constexpr bool is_send(std::uint64_t wr_id) { return (wr_id >> 63) != 0; }
+/// And whether the user's memory was sent from.
+[[nodiscard]] constexpr bool is_direct(std::uint64_t wr_id) { return wr_id >> 62 == 3; }
 
 }  // namespace verbena::verbs::streams

@@ -25,30 +25,38 @@ using testing::take;
 /// One direction of a stream under test: what goes in is counted up, what comes out must be.
 class Direction {
  public:
-  Direction(FakeEnd& from, FakeEnd& to, std::size_t total) : from_(from), to_(to), total_(total) {}
+  Direction(FakeEnd& from, FakeEnd& to, std::size_t total) : from_(from), to_(to), data_(total) {
+    for (std::size_t i = 0; i < total; ++i) data_[i] = value_at(i);
+  }
 
   void write(std::size_t most) {
-    std::vector<std::byte> data(std::min(most, total_ - written_));
-    for (std::size_t i = 0; i < data.size(); ++i) data[i] = value_at(written_ + i);
-    written_ += from_.write(data);
-    if (written_ == total_) from_.core.shutdown();
+    written_ += from_.write(next(most));
+    if (written_ == data_.size()) from_.core.shutdown();
+  }
+  void write_direct(std::size_t most) {
+    written_ += from_.write_direct(next(most));
+    if (written_ == data_.size()) from_.core.shutdown();
   }
   void read(std::size_t most) {
     std::vector<std::byte> into(most);
     const std::size_t n = to_.read(into);
-    for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(into[i], value_at(read_ + i));
+    for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(into[i], data_[read_ + i]);
     read_ += n;
   }
   [[nodiscard]] bool all_read() const {
     const auto front = to_.core.front();
-    return read_ == total_ && front && front->empty();
+    return read_ == data_.size() && front && front->empty();
   }
 
  private:
   static std::byte value_at(std::size_t i) { return static_cast<std::byte>(i * 31 + i / 251); }
+  [[nodiscard]] std::span<const std::byte> next(std::size_t most) const {
+    return std::span(data_).subspan(written_, std::min(most, data_.size() - written_));
+  }
+
   FakeEnd& from_;
   FakeEnd& to_;
-  std::size_t total_;
+  std::vector<std::byte> data_;
   std::size_t written_ = 0;
   std::size_t read_ = 0;
 };
@@ -88,16 +96,18 @@ class Schedule {
   void step() {
     FakeEnd& one = up_to(1) == 0 ? left_ : right_;
     FakeEnd& other = &one == &left_ ? right_ : left_;
-    switch (up_to(7)) {
+    switch (up_to(9)) {
       case 0: return there_.write(up_to(300));
       case 1: return there_.read(up_to(300));
       case 2: return back_.write(up_to(300));
       case 3: return back_.read(up_to(300));
-      case 4: return one.pump();
-      case 5:
+      case 4: return there_.write_direct(up_to(300));
+      case 5: return back_.write_direct(up_to(300));
+      case 6: return one.pump();
+      case 7:
         if (!one.under_way.empty()) arrive(one, other);
         return;
-      case 6:
+      case 8:
         if (!one.arrived.empty()) take(one);
         return;
       default:

@@ -4,17 +4,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace verbena::verbs::streams {
 
 std::span<std::byte> SendSide::room() {
   const std::size_t at = taken_ % ring_.size();
   const std::size_t free = std::min(ring_.size() - (taken_ - freed_), ring_.size() - at);
-  if (free == 0 || under_way_ == slots_ || !all_cut()) return {};
+  if (free == 0) return {};
+  return ring_.subspan(at, std::min(free, direct_room()));
+}
+
+std::size_t SendSide::direct_room() {
+  if (under_way_ == slots_ || !all_cut()) return 0;
   const std::uint64_t most = credit();
   if (most == 0 && peer_.receives != 0 && !stalled_) ++stalls_;
   stalled_ = most == 0;
-  return ring_.subspan(at, std::min<std::uint64_t>(free, most));
+  return most;
 }
 
 Result<> SendSide::handle_credit(const Credit& credit) {
@@ -57,14 +63,18 @@ std::uint64_t SendSide::credit() const {
 std::optional<Message> SendSide::poll_message() {
   if (all_cut()) return std::nullopt;
   const std::uint64_t length = written_ - cut_;
-  const std::size_t at = taken_ % ring_.size();
-  const std::uint64_t left = ring_.size() - at - length;
-  const std::uint64_t skipped = left < ring_.size() / kSmallPart ? left : 0;
-  taken_ += length + skipped;
-  Message message{.offset = at,
+  Message message{.direct = std::exchange(direct_, nullptr),
                   .length = static_cast<std::uint32_t>(length),
-                  .taken = static_cast<std::uint32_t>(length + skipped),
                   .to = {}};
+  if (message.direct == nullptr) {
+    message.offset = taken_ % ring_.size();
+    const std::uint64_t left = ring_.size() - message.offset - length;
+    const std::uint64_t skipped = left < ring_.size() / kSmallPart ? left : 0;
+    message.taken = static_cast<std::uint32_t>(length + skipped);
+    taken_ += message.taken;
+  } else {
+    direct_bytes_ += length;
+  }
   if (peer_.transport == stream_transport::ring)
     message.to =
         remote_region(peer_.ring.address() + cut_ % peer_.ring.size(), length, peer_.ring.rkey());

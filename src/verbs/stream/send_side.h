@@ -10,9 +10,10 @@
 
 namespace verbena::verbs::streams {
 
-/// A part of the send buffer that goes out as one message.
+/// What goes out as one message: a part of the send buffer, or bytes that stay where they are.
 struct Message {
-  std::size_t offset = 0;  ///< in the send buffer
+  std::size_t offset = 0;             ///< in the send buffer
+  const std::byte* direct = nullptr;  ///< in place of that
   std::uint32_t length = 0;
   std::uint32_t taken = 0;          ///< of the send buffer, until it has completed
   std::optional<remote_region> to;  ///< where the peer has a ring
@@ -31,6 +32,13 @@ class SendSide {
   /// Where the next message goes, as long as it may be; then how many bytes were put there.
   [[nodiscard]] std::span<std::byte> room();
   void commit(std::size_t bytes) { written_ += bytes; }
+  /// How long the next message may be, wherever its bytes lie; then those, which stay there until
+  /// it has completed.
+  [[nodiscard]] std::size_t direct_room();
+  void commit_direct(std::span<const std::byte> bytes) {
+    direct_ = bytes.data();
+    written_ += bytes.size();
+  }
 
   void handle_hello(const Hello& hello) { peer_ = hello; }
   /// What the peer has released since the beginning; `protocol_error` where it has released what
@@ -44,14 +52,15 @@ class SendSide {
   /// What was put there, as a message that is then under way.
   [[nodiscard]] std::optional<Message> poll_message();
 
-  /// Half of the bytes that may be, or of the messages.
-  [[nodiscard]] bool half_under_way() const {
-    return taken_ - freed_ >= ring_.size() / 2 || under_way_ >= slots_ / 2;
+  /// Three quarters of the bytes that may be, or of the messages.
+  [[nodiscard]] bool much_under_way() const {
+    return taken_ - freed_ >= ring_.size() / 4 * 3 || under_way_ >= slots_ / 4 * 3;
   }
   [[nodiscard]] bool all_cut() const { return cut_ == written_; }
   [[nodiscard]] bool all_sent() const { return all_cut() && freed_ == taken_; }
   [[nodiscard]] std::uint64_t messages() const { return messages_; }
   [[nodiscard]] std::uint64_t bytes() const { return cut_; }
+  [[nodiscard]] std::uint64_t direct_bytes() const { return direct_bytes_; }
   /// Times that only the peer's credit was missing.
   [[nodiscard]] std::uint64_t stalls() const { return stalls_; }
 
@@ -64,6 +73,7 @@ class SendSide {
 
   std::span<std::byte> ring_;
   std::size_t slots_;
+  const std::byte* direct_ = nullptr;  ///< of what was written and is no message yet
   std::size_t under_way_ = 0;
   std::uint64_t written_ = 0;  // totals of bytes: cut_ <= written_
   std::uint64_t cut_ = 0;
@@ -71,6 +81,7 @@ class SendSide {
   std::uint64_t freed_ = 0;
   Hello peer_;  // no receives: it has not come
   std::uint64_t messages_ = 0;
+  std::uint64_t direct_bytes_ = 0;
   Credit released_;
   std::uint64_t stalls_ = 0;
   bool stalled_ = false;

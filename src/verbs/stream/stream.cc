@@ -93,9 +93,7 @@ Result<std::size_t> write_half::write_some(std::span<const std::byte> from) {
 }
 
 Result<> write_half::write(std::span<const std::byte> from) {
-  Connection& to = *VERBENA_TRY(open(connection_, "stream::write"));
-  while (!from.empty()) from = from.subspan(VERBENA_TRY(to.write_some(from, Wait::kYes)));
-  return {};
+  return VERBENA_TRY(open(connection_, "stream::write"))->write(from);
 }
 
 Result<std::size_t> write_half::try_write_some(std::span<const std::byte> from) {

@@ -53,6 +53,14 @@ struct FakeEnd {
     core.commit(n);
     return n;
   }
+  /// The same from where they lie, until they have arrived.
+  std::size_t write_direct(std::span<const std::byte> from) {
+    const auto room = core.direct_room();
+    if (!room || from.empty()) return 0;
+    const auto next = from.first(std::min(*room, from.size()));
+    core.commit_direct(next);
+    return next.size();
+  }
   std::size_t read(std::span<std::byte> into) {
     const auto front = core.front();
     if (!front) return 0;
@@ -90,7 +98,9 @@ inline void arrive(FakeEnd& from, FakeEnd& to) {
   ASSERT_FALSE(to.receives.empty()) << "no receive for what the peer may send";
   const std::uint32_t receive = to.receives.front();
   to.receives.pop_front();
-  const auto body = std::span(from.send).subspan(sent.offset, sent.length);
+  const std::byte* const begin =
+      sent.direct != nullptr ? sent.direct : from.send.data() + sent.offset;
+  const std::span body(begin, sent.length);
   if (sent.kind == Transmit::Kind::kWrite) {
     const std::uint64_t at = sent.to.address() - kRingAddress;
     ASSERT_LE(at + sent.length, to.ring.size());
