@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Queue pairs: ibv_create_qp(3), ibv_create_qp_ex(3), ibv_open_qp(3), ibv_modify_qp(3),
 // ibv_modify_qp_rate_limit(3), ibv_query_qp(3).
+#include <atomic>
+
 #include "compat/errno.h"
 #include "compat/objects.h"
 #include "compat/qp_attributes.h"
@@ -204,12 +206,17 @@ Result<ibv_qp*> open_target(ibv_context* context, const ibv_qp_open_attr& attr) 
   return qp.release()->plain();
 }
 
+/// In the public part, too, whichever threads change and ask at once.
+void show_state(Qp& qp, ibv_qp_state state) {
+  std::atomic_ref(qp.qp_base.state).store(state, std::memory_order_relaxed);
+}
+
 Result<void> modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
   static_cast<void>(VERBENA_TRY(alive(qp.qp_base.context)));
   const std::uint32_t bits = meaningful(qp.qp_base.qp_type, static_cast<std::uint32_t>(mask));
   const engine::QpAttributes attributes = VERBENA_TRY(to_engine(qp, attr, bits));
   VERBENA_TRY(qp.nic->modify_qp(qp.pair, attributes, bits));
-  if ((bits & IBV_QP_STATE) != 0) qp.qp_base.state = attr.qp_state;
+  if ((bits & IBV_QP_STATE) != 0) show_state(qp, attr.qp_state);
   return {};
 }
 
@@ -230,7 +237,7 @@ Result<void> limit_rate(const Qp& qp, const ibv_qp_rate_limit_attr& attr) {
 Result<void> query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr* init) {
   static_cast<void>(VERBENA_TRY(alive(qp.qp_base.context)));
   attr = from_engine(qp, qp.nic->query_qp(qp.pair));
-  qp.qp_base.state = attr.qp_state;
+  show_state(qp, attr.qp_state);
   if (init != nullptr) *init = qp.init;
   return {};
 }
