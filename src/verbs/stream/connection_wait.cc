@@ -49,7 +49,7 @@ Result<> connection::wait(Lock& lock, Deadline deadline, const char* verb, const
       serve_parked();
       return fail(std::errc::timed_out, verb, "the time-out is over");
     }
-    if (now - last_progress < resources_.options.spin) {
+    if (!is_over(resources_.options.spin, last_progress, now)) {
       lock.unlock();
       lock.lock();
     } else if (driving_) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "verbs/deadline.h"
+
 namespace verbena::verbs::streams {
 namespace {
 
@@ -155,7 +157,7 @@ void Core::handle_failure(const Error& error) {
 
 void Core::handle_timeout(Time now) {
   if (!quiet_since_) quiet_since_ = now;
-  if (keep_alive_.count() == 0 || now - *quiet_since_ < keep_alive_) return;
+  if (keep_alive_.count() == 0 || !is_over(keep_alive_, *quiet_since_, now)) return;
   quiet_since_ = now;
   // A request under way does the same.
   if (under_way_.empty()) probe_wanted_ = true;
@@ -163,7 +165,7 @@ void Core::handle_timeout(Time now) {
 
 std::optional<Core::Time> Core::poll_timeout(Time now) const {
   if (keep_alive_.count() == 0 || is_mute()) return std::nullopt;
-  return quiet_since_.value_or(now) + keep_alive_;
+  return deadline_after(quiet_since_.value_or(now), keep_alive_);
 }
 
 std::optional<std::uint32_t> Core::poll_receive() {

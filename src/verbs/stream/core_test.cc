@@ -417,6 +417,19 @@ TEST(StreamCore, AQuietPeerIsAskedForASignOfLife) {
   EXPECT_TRUE(left.core.poll_transmit());
 }
 
+TEST(StreamCore, AQuietPeerMayBeQuietForAsLongAsCanBeSaid) {
+  stream_options options = small(stream_transport::messages);
+  options.keep_alive = std::chrono::milliseconds::max();
+  FakeEnd left(options);
+  FakeEnd right(options);
+  settle(left, right);
+  const Core::Time start{1h};
+  left.core.handle_timeout(start);
+  EXPECT_GT(left.core.poll_timeout(start), start + 24h);
+  left.core.handle_timeout(start + 24h);
+  EXPECT_FALSE(left.core.poll_transmit());
+}
+
 TEST(StreamCore, RefusesAPeerThatBreaksTheRules) {
   const Hello hello{
       .transport = stream_transport::messages, .receives = 4, .buffer_size = 64, .ring = {}};

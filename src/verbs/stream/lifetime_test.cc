@@ -125,15 +125,17 @@ TEST(StreamRefusal, OfWrongNumbers) {
 }
 
 TEST(StreamRefusal, ATimeMayBeAsLongAsCanBeSaid) {
-  Streams pair;
-  pair.left.set_read_timeout(std::chrono::milliseconds::max());
+  constexpr auto kEver = std::chrono::milliseconds::max();
+  Streams pair(
+      stream_builder().keep_alive(kEver).linger(kEver).spin(std::chrono::microseconds::max()));
+  pair.left.set_read_timeout(kEver);
   std::array<std::byte, 4> into{};
   for (int i = 0; i < 100; ++i) {
     must(pair.right.write(bytes_of("text")));
     EXPECT_EQ(must(pair.left.read(into)), 4);
   }
-  const std::jthread other([&] { must(pair.right.close(std::chrono::milliseconds::max())); });
-  must(pair.left.close(std::chrono::milliseconds::max()));
+  const std::jthread other([&] { must(pair.right.close(kEver)); });
+  must(pair.left.close(kEver));
 }
 
 TEST(StreamRefusal, OfOptions) {

@@ -78,8 +78,8 @@ class LeasePool {
     VERBENA_TRY(try_place(peer));
     const Time now = environment_.now();
     // What would have to be probed first takes a wait.
-    auto kept =
-        reuse(peer, options_.probe_after.count() == 0 ? Time::min() : now - options_.probe_after);
+    const bool ever = options_.probe_after.count() == 0;
+    auto kept = reuse(peer, ever ? Time::min() : beginning_of(options_.probe_after, now));
     if (kept) return std::move(*kept);
     const Lock lock(mutex_);
     free_place(peer);
@@ -217,7 +217,7 @@ class LeasePool {
   }
   [[nodiscard]] bool is_good(Kept& kept, Time now) {
     const bool quiet =
-        options_.probe_after.count() != 0 && now - kept.idle_since >= options_.probe_after;
+        options_.probe_after.count() != 0 && is_over(options_.probe_after, kept.idle_since, now);
     return (!quiet || work_.probe(kept.one)) && work_.check(kept.one);
   }
   [[nodiscard]] Result<Kept> open(std::size_t peer, Deadline until, const std::stop_token& stop) {

@@ -160,6 +160,17 @@ TEST(LeasePool, AfterAWhileItIsAskedForASignOfLife) {
   EXPECT_EQ(never.probes, 0);
 }
 
+TEST(LeasePool, TimesMayBeAsLongAsCanBeSaid) {
+  constexpr auto kEver = std::chrono::milliseconds::max();
+  Pooled one({.idle_timeout = kEver, .max_age = kEver, .probe_after = kEver});
+  EXPECT_EQ(one.number_of(one.acquire()), 1);
+  one.environment.pass(1000h);
+  EXPECT_EQ(one.number_of(one.pool.try_acquire(0)), 1);
+  EXPECT_EQ(one.number_of(one.acquire()), 1);
+  EXPECT_EQ(one.probes, 0);
+  EXPECT_EQ(one.pool.counters().expired, 0U);
+}
+
 TEST(LeasePool, WhatIsIdleOrOldForTooLongGoes) {
   Pooled one({.idle_timeout = 10s, .max_age = 25s, .probe_after = 0ms});
   EXPECT_EQ(one.number_of(one.acquire()), 1);

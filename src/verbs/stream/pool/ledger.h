@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "verbena/stream_pool.h"
+#include "verbs/deadline.h"
 
 namespace verbena::verbs::streams {
 
@@ -100,8 +101,8 @@ class Ledger {
   /// What was idle for too long, or is too old.
   [[nodiscard]] std::vector<Kept> expire(Time now) {
     return remove_if([&](const Kept& kept) {
-      return is_over(options_.idle_timeout, kept.idle_since, now) ||
-             is_over(options_.max_age, kept.opened, now);
+      return is_limit_over(options_.idle_timeout, kept.idle_since, now) ||
+             is_limit_over(options_.max_age, kept.opened, now);
     });
   }
   [[nodiscard]] std::vector<Kept> take_all() {
@@ -120,8 +121,9 @@ class Ledger {
     std::deque<Kept> idle;  ///< the longest first
   };
 
-  [[nodiscard]] static bool is_over(std::chrono::milliseconds time, Time since, Time now) {
-    return time.count() != 0 && now - since >= time;
+  /// 0 is none.
+  [[nodiscard]] static bool is_limit_over(std::chrono::milliseconds time, Time since, Time now) {
+    return time.count() != 0 && is_over(time, since, now);
   }
   [[nodiscard]] bool is_free(std::size_t peer) const {
     return places_ < options_.max_open && peers_[peer].places < options_.max_open_per_peer;
