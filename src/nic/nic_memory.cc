@@ -188,11 +188,14 @@ DeviceMemoryPool& Nic::device_memory() { return impl_->device_memory; }
 Result<void> Nic::change_memory(MemoryRegion* region, ProtectionDomain* pd, std::uint32_t access) {
   VERBENA_TRY(check_rights(access));
   const std::scoped_lock lock(impl_->objects_mutex);
-  if (impl_->keys.has_windows(region->key)) return busy("memory windows are bound to the region");
+  // At one go, as above: windows are bound with the shard held.
+  bool has_windows = false;
+  impl_->shards.front()->run(impl_->host.now(), [&] {
+    has_windows = impl_->keys.has_windows(region->key);
+    if (!has_windows) impl_->keys.change(region->key, access, pd->number);
+  });
+  if (has_windows) return busy("memory windows are bound to the region");
   impl_->withdraw(*region);
-  for (const auto& shard : impl_->shards) {
-    shard->run(impl_->host.now(), [&] { impl_->keys.change(region->key, access, pd->number); });
-  }
   --region->pd->uses;
   ++pd->uses;
   region->pd = pd;
