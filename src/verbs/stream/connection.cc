@@ -105,16 +105,15 @@ void connection::fail_with(const Error& error) {
 }
 
 void connection::post() {
-  if (core().failure()) return halt();
+  if (core().failure()) {
+    // So that the peer hears of it, and what is posted ends. It may be there already. A device that
+    // does not even take that is gone, and reads no memory.
+    if (!std::exchange(broken_, true) && !qp().to_error()) resources_.direct = 0;
+    return;
+  }
   if (const auto posted = post_receives(resources_, qp()); !posted)
     return fail_with(posted.error());
   if (const auto posted = post_sends(resources_, qp()); !posted) fail_with(posted.error());
-}
-
-/// The peer hears of it, and what is posted ends. The queue pair may be there already. A device
-/// that does not even take that is gone, and reads no memory.
-void connection::halt() {
-  if (!std::exchange(broken_, true) && !qp().to_error()) resources_.direct = 0;
 }
 
 /// What was written goes out. Completions are looked for when much is under way: one look finds

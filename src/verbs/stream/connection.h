@@ -101,7 +101,6 @@ class connection {
   void handle(const work_completion& completion);
   void handle_failed(const work_completion& completion);
   void post();
-  void halt();
   void post_written();
   void fail_with(const Error& error);
   void check_origin();
@@ -141,7 +140,7 @@ class connection {
   std::size_t waiting_ = 0;     ///< threads behind the one that drives
   bool armed_ = false;          ///< an event will come, or is on the channel
   std::uint64_t progress_ = 0;  ///< grows with whatever has come
-  bool broken_ = false;         ///< the queue pair was brought to ERR
+  bool broken_ = false;         ///< the queue pair was told of a failure
   bool lingers_ = true;         ///< unless `close` has waited already
 };
 

@@ -19,7 +19,7 @@ Result<> connection::write(std::span<const std::byte> from) {
     else
       written = std::unexpected(taken.error());
   }
-  finish_direct();
+  if (direct != 0) finish_direct();
   return written;
 }
 
@@ -45,15 +45,16 @@ Result<> connection::write_direct(std::span<const std::byte> from) {
   return {};
 }
 
-/// Behind a failure, too: what is posted then ends as flushed. Nobody acknowledges it to an end
-/// whose peer has left.
+/// Behind a failure, too: what is posted then ends as flushed.
 void connection::finish_direct() {
   Lock lock(mutex_);
-  if (resources_.direct == 0) return serve_parked();
   // Without a deadline it does not fail.
   (void)wait(lock, std::nullopt, "stream::write", [this] {
-    if (core().peer_left()) halt();
-    return resources_.direct == 0;
+    if (resources_.direct == 0) return true;
+    // It acknowledges nothing any more.
+    if (core().peer_left())
+      fail_with(fail(std::errc::broken_pipe, "stream::write", "the peer has gone").error());
+    return false;
   });
 }
 

@@ -106,6 +106,7 @@ TEST(StreamDirectWrites, ToAPeerThatLeavesEnd) {
       EXPECT_EQ(read_text(goes, 20'000).size(), 20'000);
     });
     EXPECT_EQ(pair.left.write(bytes_of(long_text())).error(), std::errc::broken_pipe);
+    EXPECT_EQ(pair.left.close().error(), std::errc::broken_pipe);
   }
 }
 
