@@ -106,7 +106,9 @@ TEST(StreamDirectWrites, ToAPeerThatLeavesEnd) {
       EXPECT_EQ(read_text(goes, 20'000).size(), 20'000);
     });
     EXPECT_EQ(pair.left.write(bytes_of(long_text())).error(), std::errc::broken_pipe);
-    EXPECT_EQ(pair.left.close().error(), std::errc::broken_pipe);
+    // Unless all that it took had arrived before.
+    const auto closed = pair.left.close();
+    EXPECT_TRUE(closed || closed.error() == std::errc::broken_pipe) << closed.error().message();
   }
 }
 
