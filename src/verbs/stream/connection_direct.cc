@@ -52,8 +52,7 @@ void connection::finish_direct() {
   (void)wait(lock, std::nullopt, "stream::write", [this] {
     if (resources_.direct == 0) return true;
     // It acknowledges nothing any more.
-    if (core().peer_left())
-      fail_with(fail(std::errc::broken_pipe, "stream::write", "the peer has gone").error());
+    if (core().peer_left()) fail_with(core().direct_room().error());
     return false;
   });
 }

@@ -130,8 +130,8 @@ TEST(StreamDirectWrites, OfAQueuePairThatSomebodyHaltsEnd) {
   EXPECT_EQ(end.write(much).error(), std::errc::operation_canceled);
 }
 
-/// The network takes everything and gives nothing back: what is posted ends when the device gives
-/// up, and the call with it.
+/// Nobody acknowledges any more: what is posted ends when the device gives up, and the call with
+/// it.
 TEST(StreamDirectWrites, ToADeadPeerEnd) {
   const stream_builder builder = of(stream_transport::messages);
   StreamEnd near("vrb0", builder);

@@ -54,9 +54,11 @@ mr_slice part_of(const memory_region& region, std::span<const std::byte> part) {
 }
 
 mr_slice memory_of(const Transmit& transmit, const Regions& regions) {
-  if (transmit.direct != nullptr && regions.all)
-    return part_of(*regions.all, {transmit.direct, transmit.length});
-  return part_of(regions.send, regions.send.bytes().subspan(transmit.offset, transmit.length));
+  if (transmit.direct == nullptr)
+    return part_of(regions.send, regions.send.bytes().subspan(transmit.offset, transmit.length));
+  // Without the region, for which can_send_direct() was not asked, the device refuses it.
+  const memory_region& all = regions.all ? *regions.all : regions.send;
+  return part_of(all, {transmit.direct, transmit.length});
 }
 
 send_request<rc> request_of(const Transmit& transmit, std::span<const mr_slice> from, posting how) {
