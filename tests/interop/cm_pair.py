@@ -164,7 +164,11 @@ def run_once(stage, pair):
         time.sleep(pair.apart)
     deadline = time.monotonic() + pair.longest
     for client in clients:
-        Stage.ended(client, max(0.1, deadline - time.monotonic()), "a client", pair.statuses)
+        try:
+            Stage.ended(client, max(0.1, deadline - time.monotonic()), "a client", pair.statuses)
+        except Failed as failed:
+            status = server.process.poll()
+            raise failed if status is None else Failed(f"{failed}; its server had ended: {status}") from None
         check(re.search(pair.expect, client.output()), f"a client's output lacks /{pair.expect}/")
     if pair.endless:
         check(server.process.poll() is None, f"the server ended: {server.process.returncode}")
