@@ -28,8 +28,9 @@ struct stream_options {
   static constexpr std::size_t max_receives = std::size_t{1} << 14;  ///< also of `sends`
 
   stream_transport transport = stream_transport::messages;  ///< of this end's receiving
-  /// Bytes of the largest message received. As it is, a message, be it with an immediate, is two
-  /// whole trains of packets as a software NIC sends them, whatever the path MTU.
+  /// Bytes of the largest message received; into a ring, of `receives` times as many bytes, a
+  /// quarter of it may go as one. As it is, a message, be it with an immediate, is two whole trains
+  /// of packets as a software NIC sends them, whatever the path MTU.
   std::size_t buffer_size = std::size_t{120} * 1024 - 4;
   std::size_t receives = 32;  ///< messages that the peer may send before this end has read one
   std::size_t sends = 32;     ///< messages of this end under way

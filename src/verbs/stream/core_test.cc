@@ -106,6 +106,24 @@ TEST(StreamCore, AFewBytesAtTheEndOfTheBufferMakeNoMessage) {
   EXPECT_EQ(text_of(right), text + text + text);
 }
 
+/// Each has a longer packet at its beginning, and at its end, which a software NIC sends apart.
+TEST(StreamCore, AMessageIntoALongRingMayBeAQuarterOfIt) {
+  const std::string text(300, 'x');
+  const auto longest = [&](stream_transport transport, std::size_t receives) {
+    FakeEnd left(small(transport, receives));
+    FakeEnd right(small(transport, receives));
+    settle(left, right);
+    const std::size_t written = left.write(bytes_of(text));
+    settle(left, right);
+    EXPECT_EQ(text_of(right), text.substr(0, written));
+    EXPECT_EQ(right.core.counters().messages_received, 1);
+    return written;
+  };
+  EXPECT_EQ(longest(stream_transport::ring, 16), 256);
+  EXPECT_EQ(longest(stream_transport::ring, 2), 64) << "as the buffer size says";
+  EXPECT_EQ(longest(stream_transport::messages, 16), 64);
+}
+
 TEST(StreamCore, MuchIsUnderWayByItsBytesOrByItsMessages) {
   stream_options options = small(stream_transport::messages);
   options.buffer_size = 100;

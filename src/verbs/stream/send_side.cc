@@ -57,7 +57,8 @@ std::uint64_t SendSide::credit() const {
   if (peer_.transport == stream_transport::messages) return peer_.buffer_size;
   const std::uint64_t size = peer_.ring.size();
   const std::uint64_t free = size - (cut_ - released_.bytes);
-  return std::min({free, size - cut_ % size, std::uint64_t{peer_.buffer_size}});
+  const std::uint64_t part = std::min<std::uint64_t>(size / 4, stream_options::max_buffer);
+  return std::min({free, size - cut_ % size, std::max<std::uint64_t>(peer_.buffer_size, part)});
 }
 
 std::optional<Message> SendSide::poll_message() {
