@@ -36,10 +36,10 @@ struct stream_options {
   std::size_t sends = 32;     ///< messages of this end under way
   /// Bytes of this end under way. Together with what the peer has it fits into a processor's cache,
   /// and messages of powers of two fill it without one that would be cut at its end.
-  std::size_t send_buffer = 512_KiB;
+  std::size_t send_buffer = 768_KiB;
   /// A `write` of more than the send buffer, without a time-out, is sent from where its bytes lie,
-  /// but for the last half a buffer of them, which is copied: where the device brings pages when
-  /// they are needed (on-demand paging). The call then waits for the device of the peer.
+  /// but for the last quarter of a buffer, which is copied: where the device brings pages when they
+  /// are needed (on-demand paging). The call then waits for the device of the peer.
   bool direct_writes = true;
   /// A peer that says nothing for so long, while somebody waits, is asked for a sign of life: one
   /// that died fails the stream. 0: never.

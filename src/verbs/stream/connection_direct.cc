@@ -26,10 +26,10 @@ Result<> connection::write(std::span<const std::byte> from) {
 /// How many of so many bytes are not copied. The last ones are: while they go out the others are
 /// acknowledged, and the next write comes in time.
 std::size_t connection::direct_part(std::size_t size) {
-  const std::size_t copied = resources_.options.send_buffer / 2;
-  if (!resources_.options.direct_writes || size <= 2 * copied) return 0;
+  const std::size_t buffer = resources_.options.send_buffer;
+  if (!resources_.options.direct_writes || size <= buffer) return 0;
   const std::lock_guard lock(mutex_);
-  return writer_.timeout || !can_send_direct(resources_) ? 0 : size - copied;
+  return writer_.timeout || !can_send_direct(resources_) ? 0 : size - buffer / 4;
 }
 
 Result<> connection::write_direct(std::span<const std::byte> from) {

@@ -52,7 +52,7 @@ TEST(StreamDirectWrites, WhatWasWrittenIsTheCallersAgain) {
     std::string written = text;
     must(pair.left.write(bytes_of(written)));
     std::ranges::fill(written, '!');
-    EXPECT_EQ(pair.left.counters().bytes_direct, kLong - kSendBuffer / 2);
+    EXPECT_EQ(pair.left.counters().bytes_direct, kLong - kSendBuffer / 4);
     EXPECT_EQ(read_text(pair.right, kLong), text);
   }
 }
@@ -93,7 +93,7 @@ TEST(StreamDirectWrites, AreNoneWithATimeOutOrIfShortOrUnwanted) {
   const stream_builder usual = of(stream_transport::messages);
   EXPECT_EQ(direct_of(usual, 60s, kLong), 0);
   EXPECT_EQ(direct_of(usual, {}, kSendBuffer), 0);
-  EXPECT_EQ(direct_of(usual, {}, kSendBuffer + 1), kSendBuffer / 2 + 1);
+  EXPECT_EQ(direct_of(usual, {}, kSendBuffer + 1), kSendBuffer - kSendBuffer / 4 + 1);
   EXPECT_EQ(direct_of(stream_builder(usual).direct_writes(false), {}, kLong), 0);
 }
 
