@@ -35,7 +35,7 @@ struct stream_options {
   std::size_t receives = 32;  ///< messages that the peer may send before this end has read one
   std::size_t sends = 32;     ///< messages of this end under way
   /// Bytes of this end under way. Together with what the peer has it fits into a processor's cache,
-  /// and messages of powers of two fill it without one that would be cut at its end.
+  /// and messages of powers of two, up to 256 KiB, fill it without one that is cut at its end.
   std::size_t send_buffer = 768_KiB;
   /// A `write` of more than the send buffer, without a time-out, is sent from where its bytes lie,
   /// but for the last quarter of a buffer, which is copied: where the device brings pages when they

@@ -17,16 +17,9 @@ using testing::arrive;
 using testing::deliver;
 using testing::FakeEnd;
 using testing::settle;
+using testing::small;
 
 constexpr auto kBoth = {stream_transport::messages, stream_transport::ring};
-
-stream_options small(stream_transport transport, std::size_t receives = 4) {
-  return {.transport = transport,
-          .buffer_size = 64,
-          .receives = receives,
-          .sends = 4,
-          .send_buffer = 512};
-}
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
@@ -38,29 +31,6 @@ std::string text_of(FakeEnd& end) {
   while (const std::size_t n = end.read(into))
     text.append(reinterpret_cast<const char*>(into.data()), n);
   return text;
-}
-
-/// The failure after a receive of these bytes as a frame.
-std::optional<Error> failure_after(FakeEnd& end, std::span<const std::byte> body) {
-  end.pump();
-  const std::uint32_t receive = end.receives.front();
-  end.receives.pop_front();
-  std::ranges::copy(body, end.core.slot(receive).begin());
-  end.core.handle_received(receive, static_cast<std::uint32_t>(body.size()), kFrameImmediate);
-  return end.core.failure();
-}
-std::optional<Error> failure_after(FakeEnd& end, const Frame& frame) {
-  std::array<std::byte, kMaxFrame> body{};
-  return failure_after(end, std::span(body).first(write_frame(frame, body)));
-}
-/// Of data.
-std::optional<Error> failure_after(FakeEnd& end, std::uint32_t length,
-                                   std::optional<std::uint32_t> immediate) {
-  end.pump();
-  const std::uint32_t receive = end.receives.front();
-  end.receives.pop_front();
-  end.core.handle_received(receive, length, immediate);
-  return end.core.failure();
 }
 
 /// So that all its packets are of one length.
@@ -446,52 +416,6 @@ TEST(StreamCore, AQuietPeerMayBeQuietForAsLongAsCanBeSaid) {
   EXPECT_GT(left.core.poll_timeout(start), start + 24h);
   left.core.handle_timeout(start + 24h);
   EXPECT_FALSE(left.core.poll_transmit());
-}
-
-TEST(StreamCore, RefusesAPeerThatBreaksTheRules) {
-  const Hello hello{
-      .transport = stream_transport::messages, .receives = 4, .buffer_size = 64, .ring = {}};
-  const auto after_hello = [&](auto... what) {
-    FakeEnd end(small(stream_transport::messages));
-    EXPECT_FALSE(failure_after(end, hello));
-    const auto failure = failure_after(end, what...);
-    return failure && *failure == std::errc::protocol_error ? std::string(failure->context())
-                                                            : std::string();
-  };
-  EXPECT_THAT(after_hello(Frame(hello)), ::testing::HasSubstr("a second hello"));
-  EXPECT_THAT(after_hello(Frame(Credit{.messages = 1})), ::testing::HasSubstr("1 messages"));
-  EXPECT_THAT(after_hello(Frame(Credit{.bytes = 1})), ::testing::HasSubstr("1 bytes"));
-  EXPECT_THAT(after_hello(Frame(Bye())), ::testing::HasSubstr("a bye without a fin"));
-  EXPECT_THAT(after_hello(Frame(Leave())), ::testing::HasSubstr("a leave before its fin"));
-  EXPECT_THAT(after_hello(8U, 1U), ::testing::HasSubstr("a release of 1 messages"));
-  EXPECT_THAT(after_hello(8U, 0x20000U), ::testing::HasSubstr("immediate 0x20000"));
-
-  FakeEnd early(small(stream_transport::messages));
-  EXPECT_TRUE(failure_after(early, 8, 0));
-  FakeEnd other(small(stream_transport::messages));
-  EXPECT_TRUE(failure_after(other, Fin()));
-
-  FakeEnd ended(small(stream_transport::messages));
-  EXPECT_FALSE(failure_after(ended, hello));
-  EXPECT_FALSE(failure_after(ended, Fin()));
-  EXPECT_TRUE(failure_after(ended, 8, 0));
-}
-
-TEST(StreamCore, RefusesDataBeyondTheCredit) {
-  const Hello hello{
-      .transport = stream_transport::messages, .receives = 4, .buffer_size = 64, .ring = {}};
-  for (const auto transport : kBoth) {
-    FakeEnd end(small(transport));
-    EXPECT_FALSE(failure_after(end, hello));
-    for (int i = 0; i < 4; ++i) EXPECT_FALSE(failure_after(end, 64, 0));
-    const auto failure = failure_after(end, 1, 0);
-    ASSERT_TRUE(failure);
-    EXPECT_EQ(*failure, std::errc::protocol_error);
-  }
-  FakeEnd end(small(stream_transport::ring));
-  EXPECT_FALSE(failure_after(end, hello));
-  EXPECT_FALSE(failure_after(end, 200, 0));
-  EXPECT_TRUE(failure_after(end, 57, 0)) << "it does not fit before the ring's end";
 }
 
 TEST(StreamCore, OptionsHaveBounds) {

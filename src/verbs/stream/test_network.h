@@ -18,6 +18,15 @@ namespace verbena::verbs::streams::testing {
 /// What lies at a ring's first byte, as its owner calls it.
 inline constexpr std::uint64_t kRingAddress = 0x10000;
 
+/// So little that a few messages fill it.
+inline stream_options small(stream_transport transport, std::size_t receives = 4) {
+  return {.transport = transport,
+          .buffer_size = 64,
+          .receives = receives,
+          .sends = 4,
+          .send_buffer = 512};
+}
+
 /// One end with its memory and the queues of its queue pair.
 struct FakeEnd {
   explicit FakeEnd(const stream_options& options)
