@@ -10,7 +10,8 @@
 namespace verbena::verbs::streams {
 namespace {
 
-constexpr std::size_t kFramesSize = kFrameSlots * kMaxFrame;
+/// Before the send buffer: frames and zeros.
+constexpr std::size_t kHeadSize = kZeros + kMaxFrame;
 
 std::unexpected<Error> not_yet() {
   // Without a sentence: it is asked often.
@@ -29,7 +30,7 @@ Result<> within(const char* option, std::size_t value, std::size_t least, std::s
 
 }  // namespace
 
-std::size_t send_bytes(const stream_options& options) { return kFramesSize + options.send_buffer; }
+std::size_t send_bytes(const stream_options& options) { return kHeadSize + options.send_buffer; }
 
 std::size_t slot_bytes(const stream_options& options) {
   return receive_depth(options) *
@@ -64,11 +65,13 @@ Core::Core(const stream_options& options, const Memory& memory)
              .receives = static_cast<std::uint32_t>(options.receives),
              .buffer_size = static_cast<std::uint32_t>(options.buffer_size),
              .ring = memory.ring_for_peer},
-      frames_(memory.send.first(kFramesSize)),
-      send_(memory.send.subspan(kFramesSize), options.sends),
+      frames_(memory.send.first(kZeros)),
+      send_(memory.send.subspan(kHeadSize), options.sends),
       receive_(options, memory.slots, memory.ring),
       under_way_(send_depth(options)),
-      keep_alive_(options.keep_alive) {}
+      keep_alive_(options.keep_alive) {
+  std::ranges::fill(memory.send.subspan(kZeros, kPadding), std::byte{0});
+}
 
 void Core::handle_received(std::uint32_t receive, std::uint32_t length,
                            std::optional<std::uint32_t> immediate) {
@@ -91,11 +94,10 @@ Result<> Core::on_data(std::uint32_t receive, std::uint32_t length,
                        std::optional<std::uint32_t> immediate) {
   if (!peer_hello_) return protocol_error("data before its hello");
   if (peer_fin_) return protocol_error("data behind its fin");
-  if (immediate) {
-    if ((*immediate >> 16) != 0) return protocol_error(fmt::format("immediate {:#x}", *immediate));
-    VERBENA_TRY(send_.handle_released(static_cast<std::uint16_t>(*immediate)));
-  }
-  return receive_.handle_data(receive, length);
+  if (!immediate) return receive_.handle_data(receive, length, 0);
+  const DataImmediate said = VERBENA_TRY(parse_immediate(*immediate));
+  VERBENA_TRY(send_.handle_released(said.released));
+  return receive_.handle_data(receive, length, said.padding);
 }
 
 Result<> Core::on_frame(const Frame& frame) {
@@ -214,11 +216,15 @@ std::optional<Transmit> Core::poll_message() {
   if (!message) return std::nullopt;
   under_way_.push({.what = Sent::kMessage, .taken = message->taken});
   std::optional<std::uint32_t> immediate;
-  if (message->to || receive_.has_released()) immediate = receive_.announce_messages();
+  if (message->to || receive_.has_released())
+    immediate = DataImmediate{.padding = static_cast<std::uint8_t>(message->padding),
+                              .released = receive_.announce_messages()}
+                    .value();
   return Transmit{.kind = message->to ? Transmit::Kind::kWrite : Transmit::Kind::kMessage,
-                  .offset = kFramesSize + message->offset,
+                  .offset = kHeadSize + message->offset,
                   .direct = message->direct,
                   .length = message->length,
+                  .padding = message->padding,
                   .immediate = immediate,
                   .to = message->to.value_or(remote_region())};
 }

@@ -15,6 +15,10 @@
 namespace verbena::verbs::streams {
 
 inline constexpr std::size_t kFrameSlots = 8;  ///< frames of this end under way
+/// Where zeros are in Memory::send: behind the frames.
+inline constexpr std::size_t kZeros = kFrameSlots * kMaxFrame;
+/// Pieces of memory that a request has at most.
+inline constexpr std::uint32_t kMaxPieces = 2;
 
 /// The memory of one end: who makes it registers it.
 struct Memory {
@@ -44,6 +48,7 @@ struct Transmit {
   std::size_t offset = 0;             ///< in Memory::send
   const std::byte* direct = nullptr;  ///< in place of that: the user's
   std::uint32_t length = 0;
+  std::uint32_t padding = 0;  ///< bytes behind those: what lies at kZeros
   std::optional<std::uint32_t> immediate;
   remote_region to;
 };

@@ -94,6 +94,67 @@ TEST(StreamCore, AMessageIntoALongRingMayBeAQuarterOfIt) {
   EXPECT_EQ(longest(stream_transport::messages, 16), 64);
 }
 
+/// The last packet of such a message would be longer than the others, and sent apart.
+TEST(StreamCore, AMessageOfWholePacketsIntoARingIsPadded) {
+  stream_options options = small(stream_transport::ring, 2);
+  options.buffer_size = 32 << 10;
+  options.send_buffer = 64 << 10;
+  FakeEnd left(options);
+  FakeEnd right(options);
+  settle(left, right);
+  std::ranges::fill(right.ring, std::byte{0xff});
+  const auto padding_of = [&](std::size_t size) {
+    EXPECT_EQ(left.write(bytes_of(std::string(size, 'x'))), size);
+    left.pump();
+    const std::uint32_t padding = left.under_way.back().padding;
+    settle(left, right);
+    return padding;
+  };
+  constexpr std::size_t kLong = 16 << 10;
+  EXPECT_EQ(padding_of(kLong), kPadding);
+  EXPECT_EQ(right.ring[kLong + kPadding - 1], std::byte{0});
+  EXPECT_EQ(right.ring[kLong + kPadding], std::byte{0xff});
+  EXPECT_EQ(padding_of(kLong + 1), 0);
+  EXPECT_EQ(text_of(right), std::string(2 * kLong + 1, 'x')) << "it lies over the padding";
+  settle(left, right);
+  EXPECT_EQ(padding_of(kLong - 256), 0);
+  EXPECT_EQ(text_of(right).size(), kLong - 256);
+  settle(left, right);
+  EXPECT_EQ(padding_of(left.core.room()->size() / 256 * 256), kPadding);
+  EXPECT_EQ(padding_of(left.core.room()->size()), 0) << "at the end of the ring";
+}
+
+TEST(StreamCore, NoByteThatIsToBeReadIsPaddedOver) {
+  stream_options options = small(stream_transport::ring, 3);
+  options.buffer_size = 16 << 10;
+  options.send_buffer = 64 << 10;
+  FakeEnd left(options);
+  FakeEnd right(options);
+  settle(left, right);
+  std::string written;
+  const auto write = [&](std::size_t size, char what) {
+    const std::string text(size, what);
+    EXPECT_EQ(left.write(bytes_of(text)), size);
+    written += text;
+    settle(left, right);
+  };
+  const auto read = [&](std::size_t size) {
+    std::string text(size, '-');
+    EXPECT_EQ(right.read(std::as_writable_bytes(std::span(text))), size);
+    EXPECT_EQ(text, written.substr(0, size));
+    written.erase(0, size);
+    settle(left, right);
+  };
+  constexpr std::size_t kPart = 16 << 10;
+  for (const char what : {'a', 'b', 'c'}) write(kPart, what);
+  read(2 * kPart);
+  write(kPart, 'd');
+  write(kPart, 'e');
+  EXPECT_EQ(left.write(bytes_of("f")), 0) << "the ring is full, of what was not read";
+  read(kPart);
+  read(2 * kPart);
+}
+
 TEST(StreamCore, MuchIsUnderWayByItsBytesOrByItsMessages) {
   stream_options options = small(stream_transport::messages);
   options.buffer_size = 100;

@@ -95,6 +95,14 @@ std::size_t write_frame(const Frame& frame, std::span<std::byte, kMaxFrame> to) 
   return std::visit([to](const auto& one) { return put(one, to); }, frame);
 }
 
+Result<DataImmediate> parse_immediate(std::uint32_t value) {
+  const DataImmediate immediate{.padding = static_cast<std::uint8_t>(value >> 24),
+                                .released = static_cast<std::uint16_t>(value)};
+  if (immediate.value() == value && (immediate.padding == 0 || immediate.padding == kPadding))
+    return immediate;
+  return protocol_error(fmt::format("immediate {:#x}", value));
+}
+
 Result<Frame> parse_frame(std::span<const std::byte> from) {
   if (from.size() < kBareSize)
     return protocol_error(fmt::format("a frame of {} bytes", from.size()));

@@ -20,15 +20,34 @@
 ///   leave   kind 5, 7 zeros, behind the fin: nothing is read any more, nor answered
 ///
 /// Numbers of credit are totals since the beginning. Data are SENDs, or RDMA WRITEs with immediate
-/// into a ring. Their immediate: 16 zero bits, then the low 16 of the messages released. SENDs have
-/// none where nothing new is to be said: all packets of a message may have one length then, which
-/// lets a software NIC put messages together.
+/// into a ring. Their immediate, with which no frame can be mistaken:
+///
+///   padding (8)   zeros (8)   the low bits of the messages released (16)
+///
+/// SENDs have none where nothing new is to be said: all packets of a message may have one length
+/// then, which lets a software NIC put messages together. A WRITE cannot do without; padding of
+/// kPadding bytes behind its data makes its last packet, the one that is longer by the immediate,
+/// a short one, which may end what a software NIC sends at once. The next message lies over it.
 namespace verbena::verbs::streams {
 
 inline constexpr std::size_t kMaxFrame = 64;  ///< what a receive has room for at least
 inline constexpr std::uint32_t kMagic = 0x56425354;
-inline constexpr std::uint16_t kVersion = 1;
+inline constexpr std::uint16_t kVersion = 2;
 inline constexpr std::uint32_t kFrameImmediate = 1 << 16;
+inline constexpr std::uint32_t kPadding = 4;
+
+/// What the immediate of data says.
+struct DataImmediate {
+  std::uint8_t padding = 0;  ///< 0 or kPadding
+  std::uint16_t released = 0;
+
+  [[nodiscard]] constexpr std::uint32_t value() const {
+    return std::uint32_t{padding} << 24 | released;
+  }
+  friend bool operator==(const DataImmediate&, const DataImmediate&) noexcept = default;
+};
+/// `protocol_error` for one that has something where zeros are, or other padding.
+[[nodiscard]] Result<DataImmediate> parse_immediate(std::uint32_t value);
 
 /// The first frame: what its sender receives into.
 struct Hello {

@@ -101,6 +101,9 @@ class Victim {
     std::optional<std::uint32_t> immediate =
         static_cast<std::uint32_t>(from[1]) << 15 | static_cast<std::uint32_t>(from[2]);
     if (from[1] == std::byte{0xFF}) immediate.reset();
+    if (from[1] == std::byte{0xFE})
+      immediate = DataImmediate{.padding = kPadding, .released = static_cast<std::uint8_t>(from[2])}
+                      .value();
     core_.handle_received(receive, static_cast<std::uint32_t>(length), immediate);
     return from.subspan(3);
   }

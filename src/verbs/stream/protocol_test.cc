@@ -15,6 +15,8 @@ namespace {
 using testing::FakeEnd;
 using testing::small;
 
+constexpr std::uint32_t kPadded = DataImmediate{.padding = kPadding}.value();
+
 /// The failure after a receive of these bytes as a frame.
 std::optional<Error> failure_after(FakeEnd& end, std::span<const std::byte> body) {
   end.pump();
@@ -55,6 +57,7 @@ TEST(StreamProtocol, RefusesAPeerThatBreaksTheRules) {
   EXPECT_THAT(after_hello(Frame(Leave())), ::testing::HasSubstr("a leave before its fin"));
   EXPECT_THAT(after_hello(8U, 1U), ::testing::HasSubstr("a release of 1 messages"));
   EXPECT_THAT(after_hello(8U, 0x20000U), ::testing::HasSubstr("immediate 0x20000"));
+  EXPECT_THAT(after_hello(8U, kPadded), ::testing::HasSubstr("padding of 4 bytes in 8"));
 
   FakeEnd early(small(stream_transport::messages));
   EXPECT_TRUE(failure_after(early, 8, 0));
@@ -82,6 +85,20 @@ TEST(StreamProtocol, RefusesDataBeyondTheCredit) {
   EXPECT_FALSE(failure_after(end, hello));
   EXPECT_FALSE(failure_after(end, 200, 0));
   EXPECT_TRUE(failure_after(end, 57, 0)) << "it does not fit before the ring's end";
+}
+
+TEST(StreamProtocol, RefusesPaddingThatIsNone) {
+  const Hello hello{
+      .transport = stream_transport::messages, .receives = 4, .buffer_size = 64, .ring = {}};
+  FakeEnd end(small(stream_transport::ring));
+  EXPECT_FALSE(failure_after(end, hello));
+  EXPECT_FALSE(failure_after(end, 204, kPadded));
+  EXPECT_EQ(end.core.front()->size(), 200);
+  EXPECT_FALSE(failure_after(end, 4, kPadded)) << "nothing, and padding";
+  EXPECT_TRUE(failure_after(end, 60, kPadded)) << "it does not fit before the ring's end";
+  FakeEnd other(small(stream_transport::ring));
+  EXPECT_FALSE(failure_after(other, hello));
+  EXPECT_TRUE(failure_after(other, 3, kPadded));
 }
 
 }  // namespace

@@ -41,15 +41,19 @@ void ReceiveSide::release(std::uint32_t receive) {
   ++released_;
 }
 
-Result<> ReceiveSide::into_ring(std::uint32_t length) {
+Result<> ReceiveSide::into_ring(std::uint32_t length, std::uint32_t padding) {
   const std::uint64_t free = ring_.size() - (arrived_ - announced_.bytes);
   if (length > free || length > ring_.size() - arrived_ % ring_.size())
     return protocol_error(fmt::format("{} bytes to byte {} of the ring, where {} are free", length,
                                       arrived_ % ring_.size(), free));
+  arrived_ += length - padding;
   return {};
 }
 
-Result<> ReceiveSide::handle_data(std::uint32_t receive, std::uint32_t length) {
+Result<> ReceiveSide::handle_data(std::uint32_t receive, std::uint32_t length,
+                                  std::uint32_t padding) {
+  if (padding != 0 && (transport_ != stream_transport::ring || length < padding))
+    return protocol_error(fmt::format("padding of {} bytes in {}", padding, length));
   if (messages_ - announced_.messages >= receives_)
     return protocol_error(fmt::format("a message more than the {} that it may", receives_));
   if (transport_ == stream_transport::messages && length > slot_size_)
@@ -57,8 +61,7 @@ Result<> ReceiveSide::handle_data(std::uint32_t receive, std::uint32_t length) {
         fmt::format("a message of {} bytes to a receive of {}", length, slot_size_));
   ++messages_;
   if (transport_ == stream_transport::ring) {
-    VERBENA_TRY(into_ring(length));
-    arrived_ += length;
+    VERBENA_TRY(into_ring(length, padding));
     release(receive);
     return {};
   }

@@ -33,8 +33,10 @@ class ReceiveSide {
 
   /// A frame was taken out of this receive.
   void handle_frame(std::uint32_t receive) { to_post_.push(receive); }
-  /// Data have arrived, with this receive. `protocol_error` where there was no credit for them.
-  [[nodiscard]] Result<> handle_data(std::uint32_t receive, std::uint32_t length);
+  /// Data have arrived, with this receive, and padding behind them, of which `length` tells, too.
+  /// `protocol_error` where there was no credit for them.
+  [[nodiscard]] Result<> handle_data(std::uint32_t receive, std::uint32_t length,
+                                     std::uint32_t padding);
 
   /// The oldest bytes that lie in one piece; empty where there are none.
   [[nodiscard]] std::span<const std::byte> front() const;
@@ -58,7 +60,7 @@ class ReceiveSide {
     std::uint32_t receive = 0;
     std::uint32_t length = 0;
   };
-  [[nodiscard]] Result<> into_ring(std::uint32_t length);
+  [[nodiscard]] Result<> into_ring(std::uint32_t length, std::uint32_t padding);
   void release(std::uint32_t receive);
 
   stream_transport transport_;

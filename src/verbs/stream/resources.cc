@@ -25,6 +25,9 @@ Result<> check_queues(const stream_options& options, const completion_channel& c
   if (caps.max_send_wr < sends || caps.max_recv_wr < receives)
     return refused(fmt::format("the queue pair holds {} sends and {} receives; {} and {} are used",
                                caps.max_send_wr, caps.max_recv_wr, sends, receives));
+  if (caps.max_send_sge < kMaxPieces)
+    return refused(fmt::format("the queue pair sends {} slice at once; {} are used",
+                               caps.max_send_sge, kMaxPieces));
   if (cq.depth() < sends + receives)
     return refused(
         fmt::format("the completion queue holds {}; {} are used", cq.depth(), sends + receives));
@@ -53,12 +56,23 @@ mr_slice part_of(const memory_region& region, std::span<const std::byte> part) {
           region.lkey()};
 }
 
+using Pieces = std::array<mr_slice, kMaxPieces>;
+
 mr_slice memory_of(const Transmit& transmit, const Regions& regions) {
   if (transmit.direct == nullptr)
     return part_of(regions.send, regions.send.bytes().subspan(transmit.offset, transmit.length));
   // Without the region, for which can_send_direct() was not asked, the device refuses it.
   const memory_region& all = regions.all ? *regions.all : regions.send;
   return part_of(all, {transmit.direct, transmit.length});
+}
+
+/// What goes out, which lies in `room`, too.
+std::span<const mr_slice> pieces_of(const Transmit& transmit, const Regions& regions,
+                                    Pieces& room) {
+  room[0] = memory_of(transmit, regions);
+  if (transmit.padding == 0) return std::span(room).first(1);
+  room[1] = part_of(regions.send, regions.send.bytes().subspan(kZeros, transmit.padding));
+  return room;
 }
 
 send_request<rc> request_of(const Transmit& transmit, std::span<const mr_slice> from, posting how) {
@@ -114,21 +128,19 @@ Result<> post_receives(Resources& of, const queue_pair<rc>& qp) {
 Result<> post_sends(Resources& of, const queue_pair<rc>& qp) {
   for (;;) {
     send_list<rc, kBatch> list;
-    std::array<mr_slice, kBatch> memory;
+    std::array<Pieces, kBatch> memory;
     std::optional<std::size_t> direct;  // in the list, which has one at most
     while (list.size() < kBatch) {
       const auto next = of.core->poll_transmit();
       if (!next) break;
-      mr_slice& from = memory.at(list.size());
-      from = memory_of(*next, of.regions);
+      const auto from = pieces_of(*next, of.regions, memory.at(list.size()));
       posting how{.wr_id = kOfSend};
       if (next->direct != nullptr) {
         how.wr_id = kOfDirect;
         direct = list.size();
       }
       if (next->length <= qp.caps().max_inline_data) how.flags |= send_flags::inlined;
-      const std::span<const mr_slice> one(&from, 1);
-      (void)list.add(request_of(*next, one, how));
+      (void)list.add(request_of(*next, from, how));
     }
     if (list.empty()) return {};
     const auto posted = qp.post(list);

@@ -65,10 +65,11 @@ class Schedule {
  public:
   explicit Schedule(std::uint64_t seed)
       : random_(seed),
+        unit_(seed % 3 == 0 ? kWholePackets : 1),
         left_(options()),
         right_(options()),
-        there_(left_, right_, up_to(20000)),
-        back_(right_, left_, up_to(20000)) {}
+        there_(left_, right_, total()),
+        back_(right_, left_, total()) {}
 
   void run() {
     for (std::size_t steps = 0; !over(); ++steps) {
@@ -80,15 +81,20 @@ class Schedule {
   }
 
  private:
+  static constexpr std::size_t kWholePackets = 256;
+
   std::size_t up_to(std::size_t most) {
     return std::uniform_int_distribution<std::size_t>(0, most)(random_);
   }
+  std::size_t units(std::size_t most) { return up_to(most) * unit_; }
+  std::size_t total() { return units(unit_ == 1 ? 20000 : 1000); }
+  std::size_t some() { return up_to(9) == 0 ? up_to(300) : units(300); }
   stream_options options() {
     return {.transport = up_to(1) == 0 ? stream_transport::messages : stream_transport::ring,
-            .buffer_size = 64 + up_to(200),
+            .buffer_size = 64 * unit_ + units(200),
             .receives = 1 + up_to(5),
             .sends = 1 + up_to(5),
-            .send_buffer = 1 + up_to(700)};
+            .send_buffer = unit_ + units(700)};
   }
   bool over() const {
     return there_.all_read() && back_.all_read() && left_.core.ended() && right_.core.ended();
@@ -97,12 +103,12 @@ class Schedule {
     FakeEnd& one = up_to(1) == 0 ? left_ : right_;
     FakeEnd& other = &one == &left_ ? right_ : left_;
     switch (up_to(9)) {
-      case 0: return there_.write(up_to(300));
-      case 1: return there_.read(up_to(300));
-      case 2: return back_.write(up_to(300));
-      case 3: return back_.read(up_to(300));
-      case 4: return there_.write_direct(up_to(300));
-      case 5: return back_.write_direct(up_to(300));
+      case 0: return there_.write(some());
+      case 1: return there_.read(some());
+      case 2: return back_.write(some());
+      case 3: return back_.read(some());
+      case 4: return there_.write_direct(some());
+      case 5: return back_.write_direct(some());
       case 6: return one.pump();
       case 7:
         if (!one.under_way.empty()) arrive(one, other);
@@ -117,6 +123,7 @@ class Schedule {
   }
 
   std::mt19937_64 random_;
+  std::size_t unit_;  ///< of most sizes
   FakeEnd left_;
   FakeEnd right_;
   Direction there_;

@@ -7,6 +7,14 @@
 #include <utility>
 
 namespace verbena::verbs::streams {
+namespace {
+
+/// Messages into a ring that are padded: whose packets are all full, whatever the path MTU, and
+/// enough of them that a software NIC would send the last one apart.
+constexpr std::uint64_t kPaddedFrom = 16 << 10;
+constexpr std::uint64_t kSmallestMtu = 256;
+
+}  // namespace
 
 std::span<std::byte> SendSide::room() {
   const std::size_t at = taken_ % ring_.size();
@@ -51,14 +59,23 @@ void SendSide::handle_sent(std::uint32_t taken) {
   --under_way_;
 }
 
+std::uint64_t SendSide::ring_room() const {
+  const std::uint64_t size = peer_.ring.size();
+  return std::min(size - (cut_ - released_.bytes), size - cut_ % size);
+}
+
 /// How many bytes the peer takes in one message now; none before its hello.
 std::uint64_t SendSide::credit() const {
   if (messages_ - released_.messages >= peer_.receives) return 0;
   if (peer_.transport == stream_transport::messages) return peer_.buffer_size;
-  const std::uint64_t size = peer_.ring.size();
-  const std::uint64_t free = size - (cut_ - released_.bytes);
-  const std::uint64_t part = std::min<std::uint64_t>(size / 4, stream_options::max_buffer);
-  return std::min({free, size - cut_ % size, std::max<std::uint64_t>(peer_.buffer_size, part)});
+  const std::uint64_t part =
+      std::min<std::uint64_t>(peer_.ring.size() / 4, stream_options::max_buffer);
+  return std::min(ring_room(), std::max<std::uint64_t>(peer_.buffer_size, part));
+}
+
+std::uint32_t SendSide::padding_of(std::uint64_t length) const {
+  const bool padded = length >= kPaddedFrom && length % kSmallestMtu == 0;
+  return padded && length + kPadding <= ring_room() ? kPadding : 0;
 }
 
 std::optional<Message> SendSide::poll_message() {
@@ -76,9 +93,11 @@ std::optional<Message> SendSide::poll_message() {
   } else {
     direct_bytes_ += length;
   }
-  if (peer_.transport == stream_transport::ring)
-    message.to =
-        remote_region(peer_.ring.address() + cut_ % peer_.ring.size(), length, peer_.ring.rkey());
+  if (peer_.transport == stream_transport::ring) {
+    message.padding = padding_of(length);
+    message.to = remote_region(peer_.ring.address() + cut_ % peer_.ring.size(),
+                               length + message.padding, peer_.ring.rkey());
+  }
   cut_ += length;
   ++messages_;
   ++under_way_;

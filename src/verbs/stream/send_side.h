@@ -15,8 +15,9 @@ struct Message {
   std::size_t offset = 0;             ///< in the send buffer
   const std::byte* direct = nullptr;  ///< in place of that
   std::uint32_t length = 0;
+  std::uint32_t padding = 0;        ///< zeros behind them, into a ring
   std::uint32_t taken = 0;          ///< of the send buffer, until it has completed
-  std::optional<remote_region> to;  ///< where the peer has a ring
+  std::optional<remote_region> to;  ///< where the peer has a ring, padding included
 };
 
 /// What was written and how far it has come: a ring of bytes that are written, sent as messages,
@@ -69,7 +70,10 @@ class SendSide {
   /// cost as much as a long one.
   static constexpr std::size_t kSmallPart = 32;
 
+  /// Bytes of the peer's ring from the next one on that may be written, and lie in one piece.
+  [[nodiscard]] std::uint64_t ring_room() const;
   [[nodiscard]] std::uint64_t credit() const;
+  [[nodiscard]] std::uint32_t padding_of(std::uint64_t length) const;
 
   std::span<std::byte> ring_;
   std::size_t slots_;

@@ -157,6 +157,7 @@ std::string stream::describe() const {
 qp_caps stream_builder::caps() const {
   return {.max_send_wr = static_cast<std::uint32_t>(streams::send_depth(options_)),
           .max_recv_wr = static_cast<std::uint32_t>(streams::receive_depth(options_)),
+          .max_send_sge = streams::kMaxPieces,
           .max_inline_data = streams::kMaxFrame};
 }
 

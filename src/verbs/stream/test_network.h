@@ -112,13 +112,17 @@ inline void arrive(FakeEnd& from, FakeEnd& to) {
   const std::span body(begin, sent.length);
   if (sent.kind == Transmit::Kind::kWrite) {
     const std::uint64_t at = sent.to.address() - kRingAddress;
-    ASSERT_LE(at + sent.length, to.ring.size());
-    std::ranges::copy(body, to.ring.begin() + static_cast<std::ptrdiff_t>(at));
+    ASSERT_LE(at + sent.to.size(), to.ring.size());
+    ASSERT_EQ(sent.to.size(), sent.length + sent.padding);
+    const std::span place = std::span(to.ring).subspan(at, sent.to.size());
+    std::ranges::copy(body, place.begin());
+    std::ranges::copy(std::span(from.send).subspan(kZeros, sent.padding),
+                      place.last(sent.padding).begin());
   } else {
     ASSERT_LE(body.size(), to.core.slot(receive).size());
     std::ranges::copy(body, to.core.slot(receive).begin());
   }
-  to.arrived.push_back({receive, sent.length, sent.immediate});
+  to.arrived.push_back({receive, sent.length + sent.padding, sent.immediate});
 }
 
 /// It looks at the oldest that has arrived.
