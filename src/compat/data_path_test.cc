@@ -60,6 +60,27 @@ TEST_F(RcTest, SendWithImmediateFillsTheCompletion) {
   EXPECT_EQ(sent.qp_num, a.qp->qp_num);
 }
 
+TEST_F(RcTest, TheSendQueueDrainsUntilWhatWasBegunHasEnded) {
+  const auto query = [this] {
+    ibv_qp_attr attr{};
+    ibv_qp_init_attr init{};
+    EXPECT_EQ(ibv_query_qp(a.qp, &attr, IBV_QP_STATE, &init), 0);
+    return attr;
+  };
+  ASSERT_EQ(a.send(work(1, IBV_WR_SEND), a.piece(0, 8)), 0);  // which finds no receive
+  devices.host.settle();
+  EXPECT_EQ(query().sq_draining, 0);
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_SQD;
+  ASSERT_EQ(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE), 0);
+  ASSERT_EQ(a.send(work(2, IBV_WR_SEND), a.piece(0, 8)), 0);
+  EXPECT_EQ(query().qp_state, IBV_QPS_SQD);
+  EXPECT_EQ(query().sq_draining, 1);
+  ASSERT_EQ(b.receive(3, b.piece(0, 8)), 0);
+  EXPECT_EQ(a.await().wr_id, 1U);
+  EXPECT_EQ(query().sq_draining, 0) << "what was not begun waits";
+}
+
 TEST_F(RcTest, WriteReadAndAtomics) {
   std::memset(a.memory.data(), 0x11, 5000);
   ASSERT_EQ(a.send(remote_work(1, IBV_WR_RDMA_WRITE, b, 0), a.piece(0, 5000)), 0);

@@ -136,6 +136,7 @@ ibv_qp_attr from_engine(const Qp& qp, const engine::QpAttributes& attributes) {
   to.ah_attr = from_path(*qp.nic, attributes.path);
   to.pkey_index = attributes.pkey_index;
   to.en_sqd_async_notify = attributes.sqd_notify ? 1 : 0;
+  to.sq_draining = attributes.sq_draining ? 1 : 0;
   to.max_rd_atomic = attributes.max_rd_atomic;
   to.max_dest_rd_atomic = attributes.max_dest_rd_atomic;
   to.min_rnr_timer = attributes.min_rnr_timer;

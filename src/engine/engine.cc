@@ -172,7 +172,11 @@ Result<void> Engine::modify(QueuePair& qp, const QpAttributes& attributes, std::
   return {};
 }
 
-const QpAttributes& Engine::attributes(const QueuePair& qp) const { return qp.attributes(); }
+QpAttributes Engine::attributes(const QueuePair& qp) const {
+  QpAttributes attributes = qp.attributes();
+  attributes.sq_draining = qp.is_draining();
+  return attributes;
+}
 QpState Engine::state(const QueuePair& qp) const { return qp.state(); }
 
 void Engine::forget(const ReceiveSource& receives) {

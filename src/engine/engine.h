@@ -163,8 +163,8 @@ class Engine {
   /// queues.
   [[nodiscard]] Result<void> modify(QueuePair& qp, const QpAttributes& attributes,
                                     std::uint32_t mask, Time now);
-  /// Attributes as they are now (state included).
-  [[nodiscard]] const QpAttributes& attributes(const QueuePair& qp) const;
+  /// Attributes as they are now (state and `sq_draining` included).
+  [[nodiscard]] QpAttributes attributes(const QueuePair& qp) const;
   /// Safe from any thread, without the shard.
   [[nodiscard]] QpState state(const QueuePair& qp) const;
 

@@ -41,6 +41,7 @@ struct QpAttributes {
   QpState state = QpState::kReset;
   QpState current_state = QpState::kReset;
   bool sqd_notify = false;
+  bool sq_draining = false;  ///< told only: in SQD, what was begun has not ended yet
   std::uint32_t access = 0;
   std::uint16_t pkey_index = 0;
   std::uint8_t port = 0;

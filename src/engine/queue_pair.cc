@@ -453,9 +453,12 @@ bool QueuePair::answer(TrainBatch& batch, Time now) {
   return responder_.has_answers() && responder_.fill(batch, now) == Fill::kMore;
 }
 
+bool QueuePair::is_draining() const {
+  return state() == QpState::kSqd && !(reliable() ? requester_.drained() : sender_.drained());
+}
+
 void QueuePair::note_drained() {
-  if (state() != QpState::kSqd || !drain_notify_) return;
-  if (!(reliable() ? requester_.drained() : sender_.drained())) return;
+  if (state() != QpState::kSqd || !drain_notify_ || is_draining()) return;
   drain_notify_ = false;
   raise(EventKind::kSendQueueDrained);
 }

@@ -93,6 +93,8 @@ class QueuePair {
   }
   /// Packets that fill no whole send wait for the next request.
   [[nodiscard]] bool holds_rest() const { return requester_.holds_rest(); }
+  /// In SQD, and what was begun has not ended yet.
+  [[nodiscard]] bool is_draining() const;
   /// All there is to send is one acknowledgement.
   [[nodiscard]] bool only_acknowledges() const {
     return reliable() && responder_.only_acknowledgement() && requester_.rests() && !cnp_due_;

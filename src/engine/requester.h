@@ -64,7 +64,7 @@ class Requester {
   }
   /// Nothing started is unfinished (SQD).
   [[nodiscard]] bool drained() const {
-    return oldest_ == cursor_ && !under_way() && direct_bytes_ == 0;
+    return oldest_ == assigned_ && !under_way() && direct_bytes_ == 0;
   }
 
  private:

@@ -269,8 +269,10 @@ TEST_F(Direct, ADrainedQueuePairTellsOfItsLast) {
   drained.sqd_notify = true;
   ASSERT_TRUE(a_.engine.modify(*a_.qp, drained, kMaskState | kMaskSqdNotify, now_));
   EXPECT_FALSE(a_.engine.poll_event());
+  EXPECT_TRUE(a_.engine.attributes(*a_.qp).sq_draining);
   EXPECT_TRUE(turn(a_).empty());
   EXPECT_EQ(a_.sent.completions.size(), 3U);
+  EXPECT_FALSE(a_.engine.attributes(*a_.qp).sq_draining);
   const auto event = a_.engine.poll_event();
   ASSERT_TRUE(event);
   EXPECT_EQ(event->kind, EventKind::kSendQueueDrained);

@@ -98,6 +98,7 @@ class Side final : public ReceiveTaker {
   void make_zone();
   void drop_zone();
   void check_state(ibv_qp* qp, ibv_qp_state expected);
+  void check_drained();
 
   // side_ending.cc
   void drain();

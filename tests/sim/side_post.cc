@@ -102,6 +102,7 @@ bool Side::post_sends() {
 void Side::drain_send_queue() {
   if (failed_ || connection_.broken || doomed_) return;
   if (!process_.had_event(qp_number_, IBV_EVENT_SQ_DRAINED)) return;
+  check_drained();
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RTS;
   draining_send_queue_ = false;

@@ -322,4 +322,11 @@ void Side::check_state(ibv_qp* qp, ibv_qp_state expected) {
   }
 }
 
+void Side::check_drained() {
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr init{};
+  if (ibv_query_qp(qp_, &attr, IBV_QP_STATE, &init) != 0 || attr.sq_draining != 0)
+    fail("the send queue has drained, and drains still");
+}
+
 }  // namespace verbena::sim
