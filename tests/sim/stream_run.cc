@@ -103,6 +103,7 @@ class StreamRun {
   void play(std::size_t end);
   [[nodiscard]] bool step(std::size_t end);
   [[nodiscard]] bool write(std::size_t end);
+  std::uint64_t size_of_write(std::uint64_t most);
   [[nodiscard]] bool read(std::size_t end);
   void hear(std::size_t end, std::optional<Time>& told, const verbs::Error& error);
   void make_trouble();
@@ -245,6 +246,15 @@ void StreamRun::cut(Time until) {
   network_.cut(address_of(1), address_of(0), until);
 }
 
+/// Few bytes, any number, or so many that all packets are full ones with any path MTU.
+std::uint64_t StreamRun::size_of_write(std::uint64_t most) {
+  constexpr std::uint64_t kSmallestMtu = 256;
+  const std::uint64_t kind = random_.below(4);
+  if (kind == 0) return 1 + random_.below(std::min<std::uint64_t>(most, 8));
+  const std::uint64_t size = 1 + random_.below(most);
+  return kind == 1 && size > kSmallestMtu ? size / kSmallestMtu * kSmallestMtu : size;
+}
+
 bool StreamRun::write(std::size_t end) {
   Program& one = programs_.at(end);
   if (one.shut || one.told_writing) return false;
@@ -259,9 +269,7 @@ bool StreamRun::write(std::size_t end) {
     return true;
   }
   const std::uint64_t most = std::min<std::uint64_t>(left, room_.size());
-  const std::uint64_t size = random_.below(4) == 0
-                                 ? 1 + random_.below(std::min<std::uint64_t>(most, 8))
-                                 : 1 + random_.below(most);
+  const std::uint64_t size = size_of_write(most);
   const std::span<std::byte> from = std::span(room_).first(size);
   for (std::uint64_t i = 0; i < size; ++i) from[i] = pattern(plan_.seed, end, one.written + i);
   const auto taken = one.stream->try_write_some(from);

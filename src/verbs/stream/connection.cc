@@ -85,7 +85,8 @@ void connection::handle(const work_completion& completion) {
   if (is_send(completion.wr_id())) return core().handle_sent();
   const bool written = completion.opcode() == IBV_WC_RECV_RDMA_WITH_IMM;
   const auto immediate = completion.immediate();
-  const bool data = written || immediate != kFrameImmediate;
+  const bool data = immediate != kFrameImmediate;
+  if (written && !data) return fail_with(protocol_error("a frame by a WRITE").error());
   if (data && written != (resources_.options.transport == stream_transport::ring))
     return fail_with(protocol_error("data by the other transport").error());
   core().handle_received(static_cast<std::uint32_t>(completion.wr_id()), completion.byte_len(),

@@ -10,8 +10,8 @@
 namespace verbena::verbs::streams {
 namespace {
 
-/// Before the send buffer: frames and zeros.
-constexpr std::size_t kHeadSize = kZeros + kMaxFrame;
+/// Before the send buffer: frames and padding.
+constexpr std::size_t kHeadSize = kPaddingAt + kMaxFrame;
 
 std::unexpected<Error> not_yet() {
   // Without a sentence: it is asked often.
@@ -65,12 +65,12 @@ Core::Core(const stream_options& options, const Memory& memory)
              .receives = static_cast<std::uint32_t>(options.receives),
              .buffer_size = static_cast<std::uint32_t>(options.buffer_size),
              .ring = memory.ring_for_peer},
-      frames_(memory.send.first(kZeros)),
-      send_(memory.send.subspan(kHeadSize), options.sends),
+      frames_(memory.send.first(kPaddingAt)),
+      send_(memory.send.subspan(kHeadSize), options.sends, memory.pads),
       receive_(options, memory.slots, memory.ring),
       under_way_(send_depth(options)),
       keep_alive_(options.keep_alive) {
-  std::ranges::fill(memory.send.subspan(kZeros, kPadding), std::byte{0});
+  std::ranges::fill(memory.send.subspan(kPaddingAt, kPadding), std::byte{0});
 }
 
 void Core::handle_received(std::uint32_t receive, std::uint32_t length,

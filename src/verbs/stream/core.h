@@ -15,9 +15,9 @@
 namespace verbena::verbs::streams {
 
 inline constexpr std::size_t kFrameSlots = 8;  ///< frames of this end under way
-/// Where zeros are in Memory::send: behind the frames.
-inline constexpr std::size_t kZeros = kFrameSlots * kMaxFrame;
-/// Pieces of memory that a request has at most.
+/// Where padding is in Memory::send: behind the frames.
+inline constexpr std::size_t kPaddingAt = kFrameSlots * kMaxFrame;
+/// Pieces of memory that a request has at most: one more with padding.
 inline constexpr std::uint32_t kMaxPieces = 2;
 
 /// The memory of one end: who makes it registers it.
@@ -26,6 +26,7 @@ struct Memory {
   std::span<std::byte> slots;  ///< slot_bytes() of it
   std::span<std::byte> ring;   ///< ring_bytes() of it
   remote_region ring_for_peer;
+  bool pads = true;  ///< requests may have kMaxPieces
 };
 [[nodiscard]] std::size_t send_bytes(const stream_options& options);
 [[nodiscard]] std::size_t slot_bytes(const stream_options& options);
@@ -48,7 +49,7 @@ struct Transmit {
   std::size_t offset = 0;             ///< in Memory::send
   const std::byte* direct = nullptr;  ///< in place of that: the user's
   std::uint32_t length = 0;
-  std::uint32_t padding = 0;  ///< bytes behind those: what lies at kZeros
+  std::uint32_t padding = 0;  ///< bytes behind those, from kPaddingAt on
   std::optional<std::uint32_t> immediate;
   remote_region to;
 };

@@ -24,14 +24,15 @@ using testing::Streams;
 
 constexpr auto kBoth = {stream_transport::messages, stream_transport::ring};
 constexpr std::size_t kLong = 1'000'003;
+constexpr std::size_t kWholePackets = 1_MiB;
 constexpr std::size_t kSendBuffer = 64_KiB;
 
 stream_builder of(stream_transport transport) {
   return stream_builder().transport(transport).send_buffer(kSendBuffer);
 }
 
-std::string long_text() {
-  std::string text(kLong, '\0');
+std::string long_text(std::size_t size = kLong) {
+  std::string text(size, '\0');
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 31 + i / 251);
   return text;
 }
@@ -46,14 +47,16 @@ std::string read_text(stream& from, std::size_t size) {
 /// its memory before the writer's was used again.
 TEST(StreamDirectWrites, WhatWasWrittenIsTheCallersAgain) {
   for (const auto transport : kBoth) {
-    Streams pair(of(transport).buffer_size(64_KiB).receives(64));
-    pair.left.set_write_timeout({});
-    const std::string text = long_text();
-    std::string written = text;
-    must(pair.left.write(bytes_of(written)));
-    std::ranges::fill(written, '!');
-    EXPECT_EQ(pair.left.counters().bytes_direct, kLong - kSendBuffer / 4);
-    EXPECT_EQ(read_text(pair.right, kLong), text);
+    for (const std::size_t size : {kLong, kWholePackets}) {
+      Streams pair(of(transport).buffer_size(64_KiB).receives(64));
+      pair.left.set_write_timeout({});
+      const std::string text = long_text(size);
+      std::string written = text;
+      must(pair.left.write(bytes_of(written)));
+      std::ranges::fill(written, '!');
+      EXPECT_EQ(pair.left.counters().bytes_direct, size - kSendBuffer / 4);
+      EXPECT_EQ(read_text(pair.right, size), text);
+    }
   }
 }
 

@@ -25,9 +25,10 @@
 ///   padding (8)   zeros (8)   the low bits of the messages released (16)
 ///
 /// SENDs have none where nothing new is to be said: all packets of a message may have one length
-/// then, which lets a software NIC put messages together. A WRITE cannot do without; padding of
-/// kPadding bytes behind its data makes its last packet, the one that is longer by the immediate,
-/// a short one, which may end what a software NIC sends at once. The next message lies over it.
+/// then, which lets a software NIC put messages together. A WRITE cannot do without. Padding of
+/// kPadding bytes behind at least kPaddedFrom bytes of data makes its last packet, the one that is
+/// longer by the immediate, a short one, which may end what a software NIC sends at once. It takes
+/// its part of the ring: no two messages are for the same bytes, in whatever order they arrive.
 namespace verbena::verbs::streams {
 
 inline constexpr std::size_t kMaxFrame = 64;  ///< what a receive has room for at least
@@ -35,6 +36,7 @@ inline constexpr std::uint32_t kMagic = 0x56425354;
 inline constexpr std::uint16_t kVersion = 2;
 inline constexpr std::uint32_t kFrameImmediate = 1 << 16;
 inline constexpr std::uint32_t kPadding = 4;
+inline constexpr std::uint32_t kPaddedFrom = 16 << 10;
 
 /// What the immediate of data says.
 struct DataImmediate {

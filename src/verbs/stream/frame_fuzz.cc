@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "verbs/stream/core.h"
@@ -29,12 +30,14 @@ void check_frame(std::span<const std::byte> bytes) {
 
 class Victim {
  public:
-  explicit Victim(stream_transport transport)
-      : options_{.transport = transport,
-                 .buffer_size = 64,
+  /// All sizes of data are multiples of `unit`.
+  Victim(stream_transport transport, std::size_t unit)
+      : unit_(unit),
+        options_{.transport = transport,
+                 .buffer_size = 64 * unit,
                  .receives = 3,
                  .sends = 2,
-                 .send_buffer = 100},
+                 .send_buffer = 100 * unit},
         send_(send_bytes(options_)),
         slots_(slot_bytes(options_)),
         ring_(ring_bytes(options_)),
@@ -53,7 +56,8 @@ class Victim {
         if (under_way_ != 0) core_.handle_sent(), --under_way_;
         return from;
       case 3:
-        if (const auto room = core_.room()) core_.commit(std::min<std::size_t>(room->size(), 7));
+        if (const auto room = core_.room())
+          core_.commit(std::min(room->size(), (what >> 3) * 4 * unit_ + 7));
         return from;
       default:
         read();
@@ -73,6 +77,8 @@ class Victim {
     while (const auto transmit = core_.poll_transmit()) {
       ++under_way_;
       require(transmit->offset + transmit->length <= send_.size());
+      if (transmit->kind == Transmit::Kind::kWrite)
+        require(transmit->to.size() == transmit->length + transmit->padding);
     }
     require(under_way_ <= send_depth(options_));
   }
@@ -97,17 +103,21 @@ class Victim {
     if (posted_.empty() || from.size() < 3) return from;
     const std::uint32_t receive = posted_.front();
     posted_.pop_front();
-    const auto length = static_cast<std::size_t>(from[0]);
+    auto length = static_cast<std::uint32_t>(from[0]) * static_cast<std::uint32_t>(unit_);
     std::optional<std::uint32_t> immediate =
         static_cast<std::uint32_t>(from[1]) << 15 | static_cast<std::uint32_t>(from[2]);
     if (from[1] == std::byte{0xFF}) immediate.reset();
-    if (from[1] == std::byte{0xFE})
+    if (from[1] == std::byte{0xFD}) immediate = static_cast<std::uint32_t>(from[2]) << 24;
+    if (from[1] == std::byte{0xFE}) {
+      length += kPadding;
       immediate = DataImmediate{.padding = kPadding, .released = static_cast<std::uint8_t>(from[2])}
                       .value();
-    core_.handle_received(receive, static_cast<std::uint32_t>(length), immediate);
+    }
+    core_.handle_received(receive, length, immediate);
     return from.subspan(3);
   }
 
+  std::size_t unit_;
   stream_options options_;
   std::vector<std::byte> send_;
   std::vector<std::byte> slots_;
@@ -123,10 +133,12 @@ class Victim {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   check_frame(bytes);
-  for (const auto transport : {stream_transport::messages, stream_transport::ring}) {
-    Victim victim(transport);
+  constexpr std::size_t kPadded = kPaddedFrom / 64;
+  for (auto& victim : {std::make_unique<Victim>(stream_transport::messages, 1),
+                       std::make_unique<Victim>(stream_transport::ring, 1),
+                       std::make_unique<Victim>(stream_transport::ring, kPadded)}) {
     auto rest = bytes;
-    while (!rest.empty()) rest = victim.step(rest);
+    while (!rest.empty()) rest = victim->step(rest);
   }
   return 0;
 }

@@ -57,7 +57,7 @@ TEST(StreamProtocol, RefusesAPeerThatBreaksTheRules) {
   EXPECT_THAT(after_hello(Frame(Leave())), ::testing::HasSubstr("a leave before its fin"));
   EXPECT_THAT(after_hello(8U, 1U), ::testing::HasSubstr("a release of 1 messages"));
   EXPECT_THAT(after_hello(8U, 0x20000U), ::testing::HasSubstr("immediate 0x20000"));
-  EXPECT_THAT(after_hello(8U, kPadded), ::testing::HasSubstr("padding of 4 bytes in 8"));
+  EXPECT_THAT(after_hello(8U, kPadded), ::testing::HasSubstr("padding at the end of 8 bytes"));
 
   FakeEnd early(small(stream_transport::messages));
   EXPECT_TRUE(failure_after(early, 8, 0));
@@ -90,15 +90,16 @@ TEST(StreamProtocol, RefusesDataBeyondTheCredit) {
 TEST(StreamProtocol, RefusesPaddingThatIsNone) {
   const Hello hello{
       .transport = stream_transport::messages, .receives = 4, .buffer_size = 64, .ring = {}};
-  FakeEnd end(small(stream_transport::ring));
+  stream_options options = small(stream_transport::ring);
+  options.buffer_size = kPaddedFrom;
+  FakeEnd end(options);
   EXPECT_FALSE(failure_after(end, hello));
-  EXPECT_FALSE(failure_after(end, 204, kPadded));
-  EXPECT_EQ(end.core.front()->size(), 200);
-  EXPECT_FALSE(failure_after(end, 4, kPadded)) << "nothing, and padding";
-  EXPECT_TRUE(failure_after(end, 60, kPadded)) << "it does not fit before the ring's end";
-  FakeEnd other(small(stream_transport::ring));
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(failure_after(end, kPaddedFrom + kPadding, kPadded));
+  EXPECT_EQ(end.core.front()->size(), kPaddedFrom);
+  EXPECT_TRUE(failure_after(end, kPaddedFrom + kPadding, kPadded)) << "more than are free";
+  FakeEnd other(options);
   EXPECT_FALSE(failure_after(other, hello));
-  EXPECT_TRUE(failure_after(other, 3, kPadded));
+  EXPECT_TRUE(failure_after(other, kPaddedFrom + kPadding - 1, kPadded)) << "too few data";
 }
 
 }  // namespace

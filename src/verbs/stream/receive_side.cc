@@ -25,7 +25,8 @@ ReceiveSide::ReceiveSide(const stream_options& options, std::span<std::byte> slo
       slots_(slots),
       ring_(ring),
       to_post_(options.receives + frame_receives(options.transport)),
-      unread_(options.receives) {
+      unread_(options.receives),
+      padded_(ring.size() / kPaddedFrom) {
   for (std::uint32_t i = 0; !to_post_.full(); ++i) to_post_.push(i);
 }
 
@@ -42,18 +43,21 @@ void ReceiveSide::release(std::uint32_t receive) {
 }
 
 Result<> ReceiveSide::into_ring(std::uint32_t length, std::uint32_t padding) {
-  const std::uint64_t free = ring_.size() - (arrived_ - announced_.bytes);
-  if (length > free || length > ring_.size() - arrived_ % ring_.size())
+  const std::uint64_t free = ring_.size() - (placed_ - announced_.bytes);
+  if (length > free || length > ring_.size() - placed_ % ring_.size())
     return protocol_error(fmt::format("{} bytes to byte {} of the ring, where {} are free", length,
-                                      arrived_ % ring_.size(), free));
+                                      placed_ % ring_.size(), free));
   arrived_ += length - padding;
+  placed_ += length;
+  if (padding != 0) padded_.push(placed_ - padding);
   return {};
 }
 
 Result<> ReceiveSide::handle_data(std::uint32_t receive, std::uint32_t length,
                                   std::uint32_t padding) {
-  if (padding != 0 && (transport_ != stream_transport::ring || length < padding))
-    return protocol_error(fmt::format("padding of {} bytes in {}", padding, length));
+  if (padding != 0 &&
+      (transport_ != stream_transport::ring || length < std::uint64_t{kPaddedFrom} + padding))
+    return protocol_error(fmt::format("padding at the end of {} bytes", length));
   if (messages_ - announced_.messages >= receives_)
     return protocol_error(fmt::format("a message more than the {} that it may", receives_));
   if (transport_ == stream_transport::messages && length > slot_size_)
@@ -76,7 +80,8 @@ Result<> ReceiveSide::handle_data(std::uint32_t receive, std::uint32_t length,
 std::span<const std::byte> ReceiveSide::front() const {
   if (transport_ == stream_transport::ring) {
     const std::size_t at = consumed_ % ring_.size();
-    return ring_.subspan(at, std::min<std::size_t>(arrived_ - consumed_, ring_.size() - at));
+    const std::uint64_t end = padded_.empty() ? placed_ : padded_.front();
+    return ring_.subspan(at, std::min<std::size_t>(end - consumed_, ring_.size() - at));
   }
   if (unread_.empty()) return {};
   const Arrived& first = unread_.front();
@@ -85,12 +90,20 @@ std::span<const std::byte> ReceiveSide::front() const {
 
 void ReceiveSide::consume(std::size_t bytes) {
   consumed_ += bytes;
-  if (transport_ == stream_transport::ring || bytes == 0) return;
+  if (transport_ == stream_transport::ring) return pass_padding();
+  if (bytes == 0) return;
   read_of_front_ += bytes;
   if (read_of_front_ < unread_.front().length) return;
   release(unread_.front().receive);
   unread_.pop();
   read_of_front_ = 0;
+}
+
+/// All before it was read.
+void ReceiveSide::pass_padding() {
+  if (padded_.empty() || padded_.front() != consumed_) return;
+  consumed_ += kPadding;
+  padded_.pop();
 }
 
 bool ReceiveSide::credit_due() const {

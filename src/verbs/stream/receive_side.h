@@ -62,6 +62,7 @@ class ReceiveSide {
   };
   [[nodiscard]] Result<> into_ring(std::uint32_t length, std::uint32_t padding);
   void release(std::uint32_t receive);
+  void pass_padding();
 
   stream_transport transport_;
   std::size_t receives_;
@@ -71,7 +72,9 @@ class ReceiveSide {
   Fifo<std::uint32_t> to_post_;
   Fifo<Arrived> unread_;  // of messages
   std::size_t read_of_front_ = 0;
-  std::uint64_t arrived_ = 0;  // bytes
+  std::uint64_t arrived_ = 0;   // bytes
+  Fifo<std::uint64_t> padded_;  // of the ring: where padding is that was not come to yet
+  std::uint64_t placed_ = 0;    // of the ring, with padding: consumed_ <= placed_
   std::uint64_t consumed_ = 0;
   std::uint64_t messages_ = 0;
   std::uint64_t released_ = 0;  // messages

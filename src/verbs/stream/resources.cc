@@ -25,9 +25,6 @@ Result<> check_queues(const stream_options& options, const completion_channel& c
   if (caps.max_send_wr < sends || caps.max_recv_wr < receives)
     return refused(fmt::format("the queue pair holds {} sends and {} receives; {} and {} are used",
                                caps.max_send_wr, caps.max_recv_wr, sends, receives));
-  if (caps.max_send_sge < kMaxPieces)
-    return refused(fmt::format("the queue pair sends {} slice at once; {} are used",
-                               caps.max_send_sge, kMaxPieces));
   if (cq.depth() < sends + receives)
     return refused(
         fmt::format("the completion queue holds {}; {} are used", cq.depth(), sends + receives));
@@ -39,11 +36,12 @@ Result<> check_queues(const stream_options& options, const completion_channel& c
   return {};
 }
 
-Memory memory_of(const Regions& regions) {
+Memory memory_of(const Regions& regions, const queue_pair<rc>& qp) {
   Memory memory{.send = regions.send.bytes(),
                 .slots = regions.slots.bytes(),
                 .ring = {},
-                .ring_for_peer = {}};
+                .ring_for_peer = {},
+                .pads = qp.caps().max_send_sge >= kMaxPieces};
   if (regions.ring) {
     memory.ring = regions.ring->bytes();
     memory.ring_for_peer = regions.ring->remote().value_or(remote_region());
@@ -71,7 +69,7 @@ std::span<const mr_slice> pieces_of(const Transmit& transmit, const Regions& reg
                                     Pieces& room) {
   room[0] = memory_of(transmit, regions);
   if (transmit.padding == 0) return std::span(room).first(1);
-  room[1] = part_of(regions.send, regions.send.bytes().subspan(kZeros, transmit.padding));
+  room[1] = part_of(regions.send, regions.send.bytes().subspan(kPaddingAt, transmit.padding));
   return room;
 }
 
@@ -104,7 +102,7 @@ Result<Resources> make_resources(const stream_options& options, completion_chann
   if (const std::size_t size = ring_bytes(options); size != 0)
     ring = VERBENA_TRY(pd.alloc_mr(size, access::local_write | access::remote_write));
   Regions regions{std::move(send), std::move(slots), std::move(ring), std::nullopt};
-  auto core = std::make_unique<Core>(options, memory_of(regions));
+  auto core = std::make_unique<Core>(options, memory_of(regions, qp));
   return Resources{options, std::move(channel), std::move(cq), std::move(regions), std::move(core)};
 }
 
@@ -139,7 +137,8 @@ Result<> post_sends(Resources& of, const queue_pair<rc>& qp) {
         how.wr_id = kOfDirect;
         direct = list.size();
       }
-      if (next->length <= qp.caps().max_inline_data) how.flags |= send_flags::inlined;
+      if (next->length + next->padding <= qp.caps().max_inline_data)
+        how.flags |= send_flags::inlined;
       (void)list.add(request_of(*next, from, how));
     }
     if (list.empty()) return {};

@@ -9,10 +9,12 @@
 namespace verbena::verbs::streams {
 namespace {
 
-/// Messages into a ring that are padded: whose packets are all full, whatever the path MTU, and
-/// enough of them that a software NIC would send the last one apart.
-constexpr std::uint64_t kPaddedFrom = 16 << 10;
-constexpr std::uint64_t kSmallestMtu = 256;
+/// Whether the last packet of so many bytes is a full one with some path MTU: all of those are
+/// multiples of the smallest one.
+constexpr bool may_end_with_a_full_packet(std::uint64_t length) {
+  constexpr std::uint64_t kSmallestMtu = 256;
+  return (length + 3) / 4 * 4 % kSmallestMtu == 0;  // packets are padded to four bytes
+}
 
 }  // namespace
 
@@ -38,9 +40,9 @@ Result<> SendSide::handle_credit(const Credit& credit) {
     return protocol_error(fmt::format("a credit of {} messages, {} were sent and {} known released",
                                       credit.messages, messages_, released_.messages));
   const bool ring = peer_.transport == stream_transport::ring;
-  if (credit.bytes < released_.bytes || credit.bytes > (ring ? cut_ : 0))
+  if (credit.bytes < released_.bytes || credit.bytes > (ring ? placed_ : 0))
     return protocol_error(fmt::format("a credit of {} bytes, {} were sent and {} known released",
-                                      credit.bytes, cut_, released_.bytes));
+                                      credit.bytes, placed_, released_.bytes));
   released_ = credit;
   return {};
 }
@@ -61,7 +63,7 @@ void SendSide::handle_sent(std::uint32_t taken) {
 
 std::uint64_t SendSide::ring_room() const {
   const std::uint64_t size = peer_.ring.size();
-  return std::min(size - (cut_ - released_.bytes), size - cut_ % size);
+  return std::min(size - (placed_ - released_.bytes), size - placed_ % size);
 }
 
 /// How many bytes the peer takes in one message now; none before its hello.
@@ -74,7 +76,7 @@ std::uint64_t SendSide::credit() const {
 }
 
 std::uint32_t SendSide::padding_of(std::uint64_t length) const {
-  const bool padded = length >= kPaddedFrom && length % kSmallestMtu == 0;
+  const bool padded = pads_ && length >= kPaddedFrom && may_end_with_a_full_packet(length);
   return padded && length + kPadding <= ring_room() ? kPadding : 0;
 }
 
@@ -95,8 +97,9 @@ std::optional<Message> SendSide::poll_message() {
   }
   if (peer_.transport == stream_transport::ring) {
     message.padding = padding_of(length);
-    message.to = remote_region(peer_.ring.address() + cut_ % peer_.ring.size(),
+    message.to = remote_region(peer_.ring.address() + placed_ % peer_.ring.size(),
                                length + message.padding, peer_.ring.rkey());
+    placed_ += length + message.padding;
   }
   cut_ += length;
   ++messages_;

@@ -28,7 +28,9 @@ struct Message {
 /// No byte is taken that cannot be sent at once: what was written needs nobody who looks after it.
 class SendSide {
  public:
-  SendSide(std::span<std::byte> ring, std::size_t slots) : ring_(ring), slots_(slots) {}
+  /// `pads`: its messages may have padding.
+  SendSide(std::span<std::byte> ring, std::size_t slots, bool pads)
+      : ring_(ring), slots_(slots), pads_(pads) {}
 
   /// Where the next message goes, as long as it may be; then how many bytes were put there.
   [[nodiscard]] std::span<std::byte> room();
@@ -77,11 +79,13 @@ class SendSide {
 
   std::span<std::byte> ring_;
   std::size_t slots_;
+  bool pads_;
   const std::byte* direct_ = nullptr;  ///< of what was written and is no message yet
   std::size_t under_way_ = 0;
   std::uint64_t written_ = 0;  // totals of bytes: cut_ <= written_
   std::uint64_t cut_ = 0;
-  std::uint64_t taken_ = 0;  // totals of the ring, with what is left empty: freed_ <= taken_
+  std::uint64_t placed_ = 0;  // in the peer's ring: those, and padding
+  std::uint64_t taken_ = 0;   // totals of the ring, with what is left empty: freed_ <= taken_
   std::uint64_t freed_ = 0;
   Hello peer_;  // no receives: it has not come
   std::uint64_t messages_ = 0;

@@ -282,14 +282,6 @@ TEST(StreamFailure, PartsThatDoNotFitAreRefused) {
   };
   EXPECT_THAT(refused([](stream_parts&, stream_builder& b) { b.receives(500); }),
               HasSubstr("the queue pair holds"));
-  EXPECT_THAT(refused([](stream_parts& p, stream_builder& b) {
-                qp_caps caps = b.caps();
-                caps.max_send_sge = 1;
-                const auto pd =
-                    must(protection_domain::adopt(p.qp.native()->pd, ownership::borrowed));
-                p.qp = must(pd.create_qp<rc>({.send_cq = p.cq, .recv_cq = p.cq, .caps = caps}));
-              }),
-              HasSubstr("sends 1 slice at once; 2 are used"));
   EXPECT_THAT(refused([](stream_parts& p, stream_builder&) { const auto taken = std::move(p.qp); }),
               HasSubstr("a part is empty"));
   EXPECT_THAT(refused([](stream_parts&, stream_builder& b) { b.buffer_size(1); }),

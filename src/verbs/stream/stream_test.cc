@@ -18,6 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::bytes_of;
 using testing::must;
+using testing::StreamEnd;
 using testing::Streams;
 
 constexpr auto kBoth = {stream_transport::messages, stream_transport::ring};
@@ -311,6 +312,24 @@ TEST(Stream, ADroppedWriteHalfIsAShutdown) {
   EXPECT_EQ(must(reader.read_some(into)), 2);
   // NOLINTNEXTLINE(bugprone-use-after-move): what it then says is what is tested
   EXPECT_EQ(writer.shutdown().error(), std::errc::bad_file_descriptor);
+}
+
+/// Padding takes a second one; without it messages into a ring are as they were written.
+TEST(Stream, AQueuePairOfRequestsInOnePieceIsEnough) {
+  const stream_builder builder = of(stream_transport::ring);
+  StreamEnd one("vrb0", builder);
+  StreamEnd other("vrb1", builder);
+  qp_caps caps = builder.caps();
+  caps.max_send_sge = 1;
+  one.parts.qp =
+      must(one.pd.create_qp<rc>({.send_cq = one.parts.cq, .recv_cq = one.parts.cq, .caps = caps}));
+  connect(one, other);
+  stream left = must(builder.start(std::move(one.parts), one.pd));
+  stream right = must(builder.start(std::move(other.parts), other.pd));
+  right.set_read_timeout(60s);
+  const std::string text(64_KiB, 'x');
+  must(left.write(bytes_of(text)));
+  EXPECT_EQ(read_text(right, text.size()), text);
 }
 
 }  // namespace

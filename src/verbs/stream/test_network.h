@@ -29,7 +29,7 @@ inline stream_options small(stream_transport transport, std::size_t receives = 4
 
 /// One end with its memory and the queues of its queue pair.
 struct FakeEnd {
-  explicit FakeEnd(const stream_options& options)
+  explicit FakeEnd(const stream_options& options, bool pads = true)
       : send(send_bytes(options)),
         slots(slot_bytes(options)),
         ring(ring_bytes(options)),
@@ -37,8 +37,9 @@ struct FakeEnd {
              {.send = send,
               .slots = slots,
               .ring = ring,
-              .ring_for_peer = ring.empty() ? remote_region()
-                                            : remote_region(kRingAddress, ring.size(), 0xabcd)}),
+              .ring_for_peer =
+                  ring.empty() ? remote_region() : remote_region(kRingAddress, ring.size(), 0xabcd),
+              .pads = pads}),
         most_sends(send_depth(options)) {
     post_receives();
   }
@@ -116,7 +117,7 @@ inline void arrive(FakeEnd& from, FakeEnd& to) {
     ASSERT_EQ(sent.to.size(), sent.length + sent.padding);
     const std::span place = std::span(to.ring).subspan(at, sent.to.size());
     std::ranges::copy(body, place.begin());
-    std::ranges::copy(std::span(from.send).subspan(kZeros, sent.padding),
+    std::ranges::copy(std::span(from.send).subspan(kPaddingAt, sent.padding),
                       place.last(sent.padding).begin());
   } else {
     ASSERT_LE(body.size(), to.core.slot(receive).size());
