@@ -60,9 +60,10 @@ const nic::ProtectionDomain* base_of(ibv_pd* pd) {
   return domain != nullptr && domain->base != nullptr ? domain->base : domain;
 }
 
-/// `own` is of a queue pair; the other one may be of any device.
+/// `own` is of a queue pair, which has none if it is an XRC target; the other one may be of any
+/// device.
 bool same_domain(ibv_pd* own, ibv_pd* other) {
-  return is_ours(other->context) && base_of(own) == base_of(other);
+  return own != nullptr && is_ours(other->context) && base_of(own) == base_of(other);
 }
 
 }  // namespace

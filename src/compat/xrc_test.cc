@@ -286,6 +286,14 @@ TEST_F(Xrc, OnlyTheSenderIsPostedTo) {
   EXPECT_EQ(send(number_of(srq), IBV_WR_TSO), EINVAL);
 }
 
+TEST_F(Xrc, ATargetBindsNoWindow) {
+  ibv_mw* const mw = ibv_alloc_mw(server.pd, IBV_MW_TYPE_1);
+  ASSERT_NE(mw, nullptr);
+  ibv_mw_bind bind{};
+  EXPECT_EQ(ibv_bind_mw(server.qp, mw, &bind), EINVAL);
+  EXPECT_EQ(ibv_dealloc_mw(mw), 0);
+}
+
 TEST_F(Xrc, ATargetMayBeHeldTwice) {
   const TemporaryFile file;
   ibv_xrcd* const maker = open_domain(server.context, file.fd, O_CREAT);

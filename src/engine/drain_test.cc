@@ -21,14 +21,14 @@ class Drains : public EngineTest {
                         .rkey = b.key},
                        {a.piece(0, size)}, now));
   }
-  void go_to(QpState state) {
+  void go_to(QpState state, std::uint32_t beside = 0) {
     QpAttributes attributes;
     attributes.state = state;
     attributes.sqd_notify = true;
-    const bool drains = state == QpState::kSqd;
-    ASSERT_TRUE(
-        a.engine.modify(*a.qp, attributes, kMaskState | (drains ? kMaskSqdNotify : 0u), now));
+    attributes.retry_count = 3;
+    ASSERT_TRUE(a.engine.modify(*a.qp, attributes, kMaskState | beside, now));
   }
+  void drain() { go_to(QpState::kSqd, kMaskSqdNotify); }
   [[nodiscard]] bool draining() const { return a.engine.attributes(*a.qp).sq_draining; }
   [[nodiscard]] bool was_told() {
     const auto event = a.engine.poll_event();
@@ -39,7 +39,7 @@ class Drains : public EngineTest {
 
 TEST_F(Drains, AtOnceWhereNothingWasBegun) {
   EXPECT_FALSE(draining());
-  go_to(QpState::kSqd);
+  drain();
   EXPECT_FALSE(draining());
   EXPECT_TRUE(was_told());
   write(1, 100);
@@ -55,7 +55,7 @@ TEST_F(Drains, NotBetweenTwoPartsOfAMessage) {
   write(1, kMoreThanAWindow);
   const auto part = collect(a);
   ASSERT_LT(part.size(), kMoreThanAWindow / 1024) << "it fits into the window";
-  go_to(QpState::kSqd);
+  drain();
   write(2, 100);
   EXPECT_TRUE(draining());
   for (const Datagram& datagram : part) deliver(b, datagram);
@@ -67,6 +67,60 @@ TEST_F(Drains, NotBetweenTwoPartsOfAMessage) {
   EXPECT_TRUE(a.sent.completions.empty());
   EXPECT_FALSE(draining());
   EXPECT_TRUE(was_told());
+}
+
+TEST_F(Drains, NotAheadOfARequestThatHasFailedHere) {
+  write(1, 100);
+  ASSERT_TRUE(
+      a.send({.id = 2, .opcode = SendOpcode::kLocalInvalidate, .invalidate_rkey = 1}, {}, now));
+  const auto begun = collect(a);
+  drain();
+  for (const Datagram& datagram : begun) deliver(b, datagram);
+  for (const Datagram& datagram : collect(b)) deliver(a, datagram);
+  EXPECT_EQ(a.sent.take().id, 1U);
+  EXPECT_TRUE(draining());
+  EXPECT_FALSE(was_told());
+  settle();
+  EXPECT_EQ(a.sent.take().status, Status::kLocalQpOperationError);
+  EXPECT_EQ(a.engine.state(*a.qp), QpState::kErr);
+}
+
+TEST_F(Drains, AndTellsEachTime) {
+  for (std::uint64_t id = 1; id <= 2; ++id) {
+    write(id, 100);
+    const auto begun = collect(a);
+    drain();
+    EXPECT_FALSE(was_told());
+    now = a.engine.poll_timeout();
+    a.engine.handle_timeout(now);
+    EXPECT_TRUE(draining()) << "what got lost is sent again";
+    settle();
+    EXPECT_EQ(a.sent.take().id, id);
+    EXPECT_TRUE(was_told());
+    EXPECT_FALSE(was_told());
+    go_to(QpState::kRts);
+  }
+}
+
+TEST_F(Drains, AndTellsWhoAsksOnly) {
+  drain();
+  EXPECT_TRUE(was_told());
+  go_to(QpState::kRts);
+  go_to(QpState::kSqd);
+  EXPECT_FALSE(was_told());
+}
+
+TEST_F(Drains, WhatIsSetMeanwhileHoldsFromThenOn) {
+  go_to(QpState::kSqd);
+  QpAttributes none;
+  ASSERT_TRUE(a.engine.modify(*a.qp, none, kMaskRetryCount, now));
+  go_to(QpState::kSqd, kMaskRetryCount);
+  go_to(QpState::kRts);
+  write(1, 100);
+  int lost = 0;
+  filter = [&lost](const Datagram&, bool) { return lost++ >= 2; };
+  settle();
+  EXPECT_EQ(a.sent.take().status, Status::kSuccess);
 }
 
 }  // namespace

@@ -471,7 +471,11 @@ void Engine::Impl::fill(TrainBatch& batch, QueuePair& qp, Time now, Acks acks, R
     blocked.push(qp);
   }
   if (qp.holds_acknowledgement() && result != Fill::kMore) held.push(qp);
-  if (qp.holds_rest()) resting.push(qp);
+  if (qp.holds_rest()) {
+    resting.push(qp);
+  } else if (!resting.empty() && &resting.front() == &qp) {
+    static_cast<void>(resting.pop());
+  }
 }
 
 bool Engine::may_transmit(Acks acks, Rests rests) const {

@@ -124,13 +124,38 @@ std::expected<std::uint32_t, MemoryError> send_part(TrainBatch& batch, const Mem
   return part.count;
 }
 
+namespace {
+
+/// How many packets of that many bytes, BTH to ICRC, one send holds.
+std::uint32_t packets_of_a_send(std::size_t size) {
+  return std::min(static_cast<std::uint32_t>(wire::kMaxSendBytes / size), wire::kMaxSendSegments);
+}
+
+/// Of a list of messages of one packet each, posted at once. Those in between are what the first
+/// and the last one are, probably: where not, they share fewer sends.
+std::optional<std::uint32_t> whole_rows(SendQueue& queue, std::uint32_t index) {
+  constexpr std::uint32_t kList = 8;  // shorter ones gain little
+  const std::uint32_t count = queue.tail() - index;
+  if (count < kList) return std::nullopt;
+  const SendWqe& first = queue.at(index);
+  const SendWqe& last = queue.at(queue.tail() - 1);
+  const bool writes = first.request.opcode == SendOpcode::kWrite;
+  const bool alike = (writes || first.request.opcode == SendOpcode::kSend) &&
+                     last.request.opcode == first.request.opcode && last.length == first.length;
+  if (!alike) return std::nullopt;
+  const std::size_t size = wire::Bth::kSize + (writes ? wire::Reth::kSize : 0) +
+                           ((first.length + 3) & ~3U) + wire::kIcrcSize;
+  return count - count % packets_of_a_send(size);
+}
+
+}  // namespace
+
 std::optional<std::uint32_t> whole_sends(SendQueue& queue, std::uint32_t index, std::uint32_t sent,
                                          std::uint32_t mtu) {
   constexpr std::uint32_t kMost = 4 * wire::kMaxSendSegments;
   constexpr std::uint32_t kMostRequests = 32;  // each post looks at them
+  if (index != queue.tail() && queue.at(index).length <= mtu) return whole_rows(queue, index);
   if (queue.tail() - index > kMostRequests) return std::nullopt;
-  const std::size_t size = wire::Bth::kSize + mtu + wire::kIcrcSize;
-  const auto fit = static_cast<std::uint32_t>(wire::kMaxSendBytes / size);
   std::uint32_t packets = 0;
   for (; index != queue.tail(); ++index) {
     const SendWqe& wqe = queue.at(index);
@@ -140,7 +165,7 @@ std::optional<std::uint32_t> whole_sends(SendQueue& queue, std::uint32_t index, 
     packets += wqe.length / mtu - std::exchange(sent, 0);
     if (packets > kMost) return std::nullopt;
   }
-  return packets - packets % std::min(fit, wire::kMaxSendSegments);
+  return packets - packets % packets_of_a_send(wire::Bth::kSize + mtu + wire::kIcrcSize);
 }
 
 // --- Rows

@@ -46,7 +46,7 @@ struct MessagePart {
                                                                   const MessagePart& part);
 
 /// How many of the packets that were posted fill whole sends (`Rests`): those from the one at
-/// `sent` of the request at `index` on. Nothing where they cannot share sends, or are many.
+/// `sent` of the request at `index` on. Nothing where they cannot share sends, or are many, or few.
 [[nodiscard]] std::optional<std::uint32_t> whole_sends(SendQueue& queue, std::uint32_t index,
                                                        std::uint32_t sent, std::uint32_t mtu);
 

@@ -68,7 +68,7 @@ Result<void> QueuePair::modify(const QpAttributes& attributes, std::uint32_t mas
   const QpState to = (mask & kMaskState) != 0 ? attributes.state : from;
   VERBENA_TRY(check(attributes, mask, from, to));
   copy(attributes, mask);
-  enter(from, to);
+  enter(from, to, mask);
   open_to_peer();
   return {};
 }
@@ -153,6 +153,7 @@ void QueuePair::copy(const QpAttributes& from, std::uint32_t mask) {
   if ((mask & kMaskTimeout) != 0) to.timeout = from.timeout;
   if ((mask & kMaskRetryCount) != 0) to.retry_count = from.retry_count;
   if ((mask & kMaskRnrRetry) != 0) to.rnr_retry = from.rnr_retry;
+  if ((mask & (kMaskRetryCount | kMaskRnrRetry)) != 0) requester_.renew_retries();
   if ((mask & kMaskRqPsn) != 0) to.rq_psn = from.rq_psn & wire::kMask24;
   if ((mask & kMaskSqPsn) != 0) to.sq_psn = from.sq_psn & wire::kMask24;
   if ((mask & kMaskMaxRdAtomic) != 0) to.max_rd_atomic = from.max_rd_atomic;
@@ -169,11 +170,13 @@ void QueuePair::copy(const QpAttributes& from, std::uint32_t mask) {
   }
 }
 
-void QueuePair::enter(QpState from, QpState to) {
+void QueuePair::enter(QpState from, QpState to, std::uint32_t mask) {
   if (to == QpState::kErr) return enter_error(false);
   set_state(to);
   if (to == QpState::kReset) return reset();
-  if (to == QpState::kSqd && from == QpState::kRts) drain_notify_ = attributes_.sqd_notify;
+  // Of this transition only: the attribute stays.
+  if (to == QpState::kSqd && from == QpState::kRts)
+    drain_notify_ = (mask & kMaskSqdNotify) != 0 && attributes_.sqd_notify;
   if (from == QpState::kInit && to == QpState::kRtr && has_responder(config_.type))
     responder_.start();
   if (from == QpState::kRtr && to == QpState::kRts) {

@@ -76,7 +76,10 @@ class QueuePair {
   /// Fills the batch with answers, then requests. With Acks::kHold, a lone acknowledgement waits
   /// for a request and goes with it or behind it.
   [[nodiscard]] Fill fill(TrainBatch& batch, Time now, Acks acks, Rests rests);
-  void confirm() { sender_.confirm(); }
+  void confirm() {
+    sender_.confirm();
+    note_drained();
+  }
   /// Gives back what it holds of its receiver's window, of a tag list and of its peer; about to be
   /// destroyed.
   void abandon() {
@@ -162,7 +165,7 @@ class QueuePair {
   [[nodiscard]] Result<void> check(const QpAttributes& attributes, std::uint32_t mask, QpState from,
                                    QpState to) const;
   void copy(const QpAttributes& attributes, std::uint32_t mask);
-  void enter(QpState from, QpState to);
+  void enter(QpState from, QpState to, std::uint32_t mask);
   void reset();
   [[nodiscard]] Use handle_admitted(const wire::Packet& packet, const wire::Segment& segment,
                                     Time now);

@@ -50,9 +50,13 @@ void Requester::start() {
   window_ = &windows.of(attributes.path.destination, attributes.destination_qp);
   incoming_ = by_channel ? &core_.incoming_by_channel : &core_.incoming;
   next_psn_ = cursor_psn_ = unacked_psn_ = high_psn_ = resumed_psn_ = attributes.sq_psn;
-  retries_left_ = attributes.retry_count;
-  rnr_retries_left_ = attributes.rnr_retry;
   pauses_ = rnr_pauses_ = 0;
+  renew_retries();
+}
+
+void Requester::renew_retries() {
+  retries_left_ = qp_.attributes().retry_count;
+  rnr_retries_left_ = qp_.attributes().rnr_retry;
 }
 
 // --- Sending
@@ -77,6 +81,10 @@ Fill Requester::fill(TrainBatch& batch, Time now, Rests rests) {
     const SendOpcode opcode = wqe.request.opcode;
     if (is_local(opcode)) {
       do_locally(wqe);
+      continue;
+    }
+    if (awaits_response(opcode) && qp_.attributes().max_rd_atomic == 0) {
+      static_cast<void>(local_error(Status::kLocalQpOperationError));  // it could never begin
       continue;
     }
     if (may_be_direct(wqe)) {
@@ -129,7 +137,7 @@ bool Requester::can_start(const SendWqe& wqe) const {
     if (!begun || cursor_psn_ == wqe.first_psn) return false;
   }
   if (awaits_response(wqe.request.opcode) && !mutant(Mutant::kMaxRdAtomicIgnored)) {
-    return outstanding_.size() < qp_.attributes().max_rd_atomic;
+    return outstanding_.size() < std::max<std::size_t>(qp_.attributes().max_rd_atomic, 1);
   }
   return outstanding_.size() < kMaxOutstanding;
 }
@@ -184,8 +192,8 @@ void Requester::retire_local() {
   }
 }
 
-/// All; or those that fill whole sends, where the program has posted one request while the one
-/// before it was under way: it goes on so, probably.
+/// All; or those that fill whole sends, where the program has posted requests while those before
+/// them were under way: it goes on so, probably.
 std::uint32_t Requester::packets_to_send(Rests rests) {
   const bool may_hold = rests == Rests::kHold && (oldest_ != cursor_ || holds_rest_) &&
                         !recovering_ && qp_.path().channel == 0 && qp_.state() == QpState::kRts;
@@ -203,7 +211,7 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now, std::uin
   const auto index = static_cast<std::uint32_t>(psn_distance(cursor_psn_, wqe.first_psn));
   const std::uint32_t row = row_at_cursor(wqe);
   const std::uint32_t wanted =
-      row > 1 ? row : std::min({wqe.psn_count - index, turn_packets(mtu), most});
+      std::min(row > 1 ? row : std::min(wqe.psn_count - index, turn_packets(mtu)), most);
   // Without anything of its own under way a queue pair has no timer that would bring it back: it
   // may always send one.
   const std::uint32_t least = outgoing_charge_ == 0 ? 1 : 0;

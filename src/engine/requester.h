@@ -37,6 +37,8 @@ class Requester {
   void reset();
   /// RTR to RTS: the first packet carries the queue pair's sq_psn.
   void start();
+  /// As often as the attributes say, from now on.
+  void renew_retries();
   [[nodiscard]] Fill fill(TrainBatch& batch, Time now, Rests rests);
   /// Nothing waits to be sent, for whatever reason.
   [[nodiscard]] bool rests() const;
@@ -64,7 +66,7 @@ class Requester {
   }
   /// Nothing started is unfinished (SQD).
   [[nodiscard]] bool drained() const {
-    return oldest_ == assigned_ && !under_way() && direct_bytes_ == 0;
+    return oldest_ == assigned_ && !local_error_ && direct_bytes_ == 0;
   }
 
  private:

@@ -145,6 +145,15 @@ TEST_F(Requests, ReadsUnderWayAreBounded) {
   EXPECT_EQ(collect(a).size(), 2u);
 }
 
+TEST_F(Requests, AReadThatNeverMayBeUnderWayFails) {
+  connect({.rd_atomic = 0});
+  ASSERT_TRUE(a.send(read_from(b, 0), {a.piece(0, 8)}, now));
+  ASSERT_TRUE(a.send(write_to(b, 0, 2), {a.piece(0, 8)}, now));
+  settle();
+  EXPECT_EQ(a.sent.take().status, Status::kLocalQpOperationError);
+  EXPECT_EQ(a.sent.take().status, Status::kFlushError);
+}
+
 TEST_F(Requests, LostPacketsAreSentAgain) {
   connect({.mtu = 256});
   for (std::uint32_t lost = 0; lost < 12; ++lost) {

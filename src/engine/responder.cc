@@ -271,7 +271,7 @@ void Responder::execute_write(const wire::Packet& packet) {
     // The program may have taken the memory away though the region still names it: as with a key
     // that does not.
     if (range.empty() || !place(range.data(), packet.payload))
-      return refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
+      return refuse(wire::NakCode::kRemoteAccessError, Status::kLocalAccessError);
   }
   write_address_ += size;
   write_left_ -= size;
@@ -300,8 +300,8 @@ bool Responder::begin_write(const wire::Packet& packet, Bytes& range) {
   if (!has_range(reth)) return true;
   const auto found = core_.memory.lookup_remote(reth.rkey, reth.address, reth.dma_length,
                                                 kRemoteWrite, user(target_.pd));
-  if (!found) {
-    refuse(wire::NakCode::kRemoteAccessError, Status::kRemoteAccessError);
+  if (!found) {  // a receive that its immediate has taken ends with what IBV_WC_LOC_ACCESS_ERR says
+    refuse(wire::NakCode::kRemoteAccessError, Status::kLocalAccessError);
     return false;
   }
   range = *found;

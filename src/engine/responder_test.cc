@@ -76,6 +76,17 @@ class Answers : public EngineTest {
   std::vector<Datagram> kept_;
 };
 
+TEST_F(Answers, AReceiveThatAnImmediateHasTakenEndsWithAnErrorOfItsOwn) {
+  connect();
+  ASSERT_TRUE(b.receive(7, {}, now));
+  wire::Packet packet = request(Opcode::kRcWriteOnlyImm, 100, 8);
+  packet.reth.rkey ^= 0x100;
+  expect_nak(ask(packet), NakCode::kRemoteAccessError, 100);
+  const Completion completion = b.received.take();
+  EXPECT_EQ(completion.id, 7u);
+  EXPECT_EQ(completion.status, Status::kLocalAccessError);
+}
+
 TEST_F(Answers, GapIsNakedOnceWithTheExpectedPsn) {
   connect();
   expect_nak(ask(request(Opcode::kRcWriteOnly, 103, 8)), NakCode::kSequenceError, 100);

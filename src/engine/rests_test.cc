@@ -109,6 +109,36 @@ TEST_F(RestsTest, PacketsOfOtherLengthsDoNotWait) {
   EXPECT_FALSE(a.engine.rests_held());
 }
 
+TEST_F(RestsTest, AListOfMessagesOfOnePacketWaitsForTheNext) {
+  for (std::uint64_t i = 8; i < 64; ++i) ASSERT_TRUE(b.receive(i, {b.piece(0, kMtu)}, now));
+  for (const SendOpcode opcode : {SendOpcode::kWrite, SendOpcode::kSend}) {
+    begin();
+    for (int i = 0; i < 20; ++i) post(kMtu, opcode);
+    EXPECT_EQ(leave(), 0U);
+    EXPECT_TRUE(a.engine.rests_held());
+    for (std::uint32_t posted = 21; posted < kWhole; ++posted) {
+      post(kMtu, opcode);
+      EXPECT_EQ(leave(), 0U) << posted;
+    }
+    post(kMtu, opcode);
+    EXPECT_EQ(leave(), kWhole);
+    EXPECT_FALSE(a.engine.rests_held());
+    settle();
+  }
+}
+
+TEST_F(RestsTest, FewMessagesOfOnePacketDoNotWaitNorUnlikeOnes) {
+  begin();
+  for (int i = 0; i < 7; ++i) post(100);
+  EXPECT_EQ(leave(), 7U);
+  for (int i = 0; i < 7; ++i) post(100, SendOpcode::kWrite);
+  post(200, SendOpcode::kWrite);
+  EXPECT_EQ(leave(), 8U);
+  for (int i = 0; i < 8; ++i) post(100, SendOpcode::kWriteWithImm);
+  EXPECT_EQ(leave(), 8U);
+  EXPECT_FALSE(a.engine.rests_held());
+}
+
 TEST_F(RestsTest, LossSendsEverything) {
   begin();
   post(40 * kMtu);

@@ -71,7 +71,10 @@ Status UnacknowledgedSender::send(TrainBatch& batch, SendWqe& wqe, Time now) {
 
 Status UnacknowledgedSender::do_locally(const SendWqe& wqe) {
   const Status status = execute_locally(core_.memory, qp_, wqe.request);
-  if (status == Status::kSuccess) ++cursor_;
+  if (status != Status::kSuccess) return status;
+  const bool behind_others = oldest_ != cursor_;  // which are confirmed when the link has them
+  ++cursor_;
+  if (!behind_others) confirm();
   return status;
 }
 

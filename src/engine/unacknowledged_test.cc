@@ -43,6 +43,38 @@ class UnreliableConnection : public EngineTest {
   std::vector<Datagram> sent_;
 };
 
+TEST_F(UnreliableConnection, WhatIsDoneHereNeedsNoPacketToComplete) {
+  const std::uint32_t window =
+      a.keys.insert({.pd = End::kPd, .window = WindowType::kType1}).value();
+  SendRequest bind = request(SendOpcode::kBindWindow, 3);
+  bind.binding = {.key = window, .region_key = a.key};
+  ASSERT_TRUE(a.send(bind, {}, now));
+  EXPECT_TRUE(collect(a).empty());
+  const Completion completion = a.sent.take();
+  EXPECT_EQ(completion.id, 3u);
+  EXPECT_EQ(completion.status, Status::kSuccess);
+  ASSERT_TRUE(a.send(request(SendOpcode::kWrite, 4), {a.piece(0, 8)}, now));
+  bind.id = 5;
+  ASSERT_TRUE(a.send(bind, {}, now));
+  transfer();
+  EXPECT_EQ(a.sent.take().id, 4u);
+  EXPECT_EQ(a.sent.take().id, 5u);
+}
+
+TEST_F(UnreliableConnection, AFailureBehindWhatIsDoneHereIsTold) {
+  const std::uint32_t window =
+      a.keys.insert({.pd = End::kPd, .window = WindowType::kType1}).value();
+  SendRequest bind = request(SendOpcode::kBindWindow);
+  bind.binding = {.key = window, .region_key = a.key};
+  ASSERT_TRUE(a.send(bind, {}, now));
+  ASSERT_TRUE(a.send(request(SendOpcode::kWrite, 2), {{a.address(0), 8, a.key ^ 1}}, now));
+  transfer();
+  EXPECT_EQ(a.sent.take().status, Status::kSuccess);
+  EXPECT_EQ(a.sent.take().status, Status::kLocalProtectionError);
+  EXPECT_EQ(a.engine.state(*a.qp), QpState::kSqe);
+  EXPECT_FALSE(a.engine.unfinished());
+}
+
 TEST_F(UnreliableConnection, MessagesArriveInParts) {
   ASSERT_TRUE(b.receive(8, {b.piece(0, 1000)}, now));
   send(SendOpcode::kSendWithImm, 600);
@@ -182,6 +214,25 @@ class UnreliableNearby : public EngineTest {
     return made;
   }
 };
+
+TEST_F(UnreliableNearby, DrainsWhenTheRestHasLeft) {
+  room = 1;
+  send(200000);
+  EXPECT_NE(look_again(), 0u);
+  QpAttributes attributes;
+  attributes.state = QpState::kSqd;
+  attributes.sqd_notify = true;
+  ASSERT_TRUE(a.engine.modify(*a.qp, attributes, kMaskState | kMaskSqdNotify, now));
+  EXPECT_TRUE(a.engine.attributes(*a.qp).sq_draining);
+  EXPECT_FALSE(a.engine.poll_event());
+  room = 3;
+  EXPECT_NE(look_again(), 0u);
+  EXPECT_EQ(a.sent.take().status, Status::kSuccess);
+  EXPECT_FALSE(a.engine.attributes(*a.qp).sq_draining);
+  const auto event = a.engine.poll_event();
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->kind, EventKind::kSendQueueDrained);
+}
 
 TEST_F(UnreliableNearby, WaitsWhileTheWayIsFull) {
   ASSERT_TRUE(b.receive(8, {b.piece(0, 200000)}, now));
