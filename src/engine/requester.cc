@@ -83,7 +83,7 @@ Fill Requester::fill(TrainBatch& batch, Time now, Rests rests) {
       do_locally(wqe);
       continue;
     }
-    if (awaits_response(opcode) && qp_.attributes().max_rd_atomic == 0) {
+    if (cursor_ == assigned_ && awaits_response(opcode) && qp_.attributes().max_rd_atomic == 0) {
       static_cast<void>(local_error(Status::kLocalQpOperationError));  // it could never begin
       continue;
     }
@@ -104,7 +104,8 @@ Fill Requester::fill(TrainBatch& batch, Time now, Rests rests) {
                         : opcode == SendOpcode::kAtomicWrite ? send_atomic_write(batch, wqe, now)
                         : opcode == SendOpcode::kFlush       ? send_flush(batch, wqe, now)
                                                              : send_message(batch, wqe, now, left);
-    if (left != kAll) left -= static_cast<std::uint32_t>(psn_distance(cursor_psn_, before));
+    const auto sent = static_cast<std::uint32_t>(psn_distance(cursor_psn_, before));
+    if (left != kAll) left -= std::min(left, sent);
     if (result == Fill::kIdle && local_error_) continue;
     if (result != Fill::kMore) return result;
   }

@@ -14,24 +14,14 @@ namespace {
 using namespace std::chrono_literals;
 using testing::acknowledge;
 using testing::arrive;
+using testing::bytes_of;
 using testing::deliver;
 using testing::FakeEnd;
 using testing::settle;
 using testing::small;
+using testing::text_of;
 
 constexpr auto kBoth = {stream_transport::messages, stream_transport::ring};
-
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text));
-}
-
-std::string text_of(FakeEnd& end) {
-  std::string text;
-  std::array<std::byte, 1000> into{};
-  while (const std::size_t n = end.read(into))
-    text.append(reinterpret_cast<const char*>(into.data()), n);
-  return text;
-}
 
 /// So that all its packets are of one length.
 TEST(StreamCore, AMessageHasAnImmediateWhereItReleasesSomething) {
@@ -92,53 +82,6 @@ TEST(StreamCore, AMessageIntoALongRingMayBeAQuarterOfIt) {
   EXPECT_EQ(longest(stream_transport::ring, 16), 256);
   EXPECT_EQ(longest(stream_transport::ring, 2), 64) << "as the buffer size says";
   EXPECT_EQ(longest(stream_transport::messages, 16), 64);
-}
-
-/// The last packet of such a message would be longer than the others, and sent apart.
-TEST(StreamCore, AMessageOfWholePacketsIntoARingIsPadded) {
-  stream_options options = small(stream_transport::ring, 2);
-  options.buffer_size = 32 << 10;
-  options.send_buffer = 64 << 10;
-  FakeEnd left(options);
-  FakeEnd right(options);
-  settle(left, right);
-  std::ranges::fill(right.ring, std::byte{0xff});
-  const auto padding_of = [&](std::size_t size) {
-    EXPECT_EQ(left.write(bytes_of(std::string(size, 'x'))), size);
-    left.pump();
-    const std::uint32_t padding = left.under_way.back().padding;
-    settle(left, right);
-    return padding;
-  };
-  constexpr std::size_t kLong = 16 << 10;
-  EXPECT_EQ(padding_of(kLong), kPadding);
-  EXPECT_EQ(right.ring[kLong + kPadding - 1], std::byte{0});
-  EXPECT_EQ(right.ring[kLong + kPadding], std::byte{0xff});
-  EXPECT_EQ(padding_of(kLong + 1), 0) << "its last packet is short";
-  EXPECT_EQ(right.core.front()->size(), kLong) << "behind it is padding";
-  EXPECT_EQ(text_of(right), std::string(2 * kLong + 1, 'x'));
-  settle(left, right);
-  EXPECT_EQ(padding_of(kLong - 256), 0) << "it is short itself";
-  EXPECT_EQ(text_of(right).size(), kLong - 256);
-  settle(left, right);
-  EXPECT_EQ(left.core.room()->size(), (64 << 10) - 3 * kLong - kPadding - 1 + 256);
-  EXPECT_EQ(padding_of(left.core.room()->size()), 0) << "at the end of the ring";
-  EXPECT_EQ(padding_of(kLong - 1), 0);
-  EXPECT_EQ(text_of(right).size(), 2 * kLong - kPadding - 2 + 256);
-  settle(left, right);
-  EXPECT_EQ(padding_of(kLong + 255), kPadding) << "the packets' own makes the last one a full one";
-  EXPECT_EQ(right.core.counters().bytes_received, left.core.counters().bytes_sent);
-}
-
-TEST(StreamCore, NothingIsPaddedWhereARequestHasOnePiece) {
-  stream_options options = small(stream_transport::ring, 2);
-  options.buffer_size = options.send_buffer = 32 << 10;
-  FakeEnd left(options, false);
-  FakeEnd right(options);
-  settle(left, right);
-  EXPECT_EQ(left.write(bytes_of(std::string(16 << 10, 'x'))), 16 << 10);
-  left.pump();
-  EXPECT_EQ(left.under_way.back().padding, 0);
 }
 
 TEST(StreamCore, MuchIsUnderWayByItsBytesOrByItsMessages) {

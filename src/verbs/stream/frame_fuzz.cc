@@ -34,7 +34,7 @@ class Victim {
   Victim(stream_transport transport, std::size_t unit)
       : unit_(unit),
         options_{.transport = transport,
-                 .buffer_size = 64 * unit,
+                 .buffer_size = 64 * unit + unit / 4,  // no multiple of what is padded
                  .receives = 3,
                  .sends = 2,
                  .send_buffer = 100 * unit},

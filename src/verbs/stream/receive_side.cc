@@ -15,6 +15,9 @@ constexpr std::size_t kept(std::size_t messages) {
   return std::max(messages / 4, std::min(messages / 2, kFew));
 }
 
+/// Of how many padded messages a ring may have the padding, of the oldest one little else.
+constexpr std::size_t most_padded(std::size_t ring) { return ring / (kPaddedFrom + kPadding) + 1; }
+
 }  // namespace
 
 ReceiveSide::ReceiveSide(const stream_options& options, std::span<std::byte> slots,
@@ -26,7 +29,7 @@ ReceiveSide::ReceiveSide(const stream_options& options, std::span<std::byte> slo
       ring_(ring),
       to_post_(options.receives + frame_receives(options.transport)),
       unread_(options.receives),
-      padded_(ring.size() / kPaddedFrom) {
+      padded_(most_padded(ring.size())) {
   for (std::uint32_t i = 0; !to_post_.full(); ++i) to_post_.push(i);
 }
 
@@ -44,7 +47,8 @@ void ReceiveSide::release(std::uint32_t receive) {
 
 Result<> ReceiveSide::into_ring(std::uint32_t length, std::uint32_t padding) {
   const std::uint64_t free = ring_.size() - (placed_ - announced_.bytes);
-  if (length > free || length > ring_.size() - placed_ % ring_.size())
+  const bool fits = length <= free && length <= ring_.size() - placed_ % ring_.size();
+  if (!fits || (padding != 0 && padded_.full()))
     return protocol_error(fmt::format("{} bytes to byte {} of the ring, where {} are free", length,
                                       placed_ % ring_.size(), free));
   arrived_ += length - padding;

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <deque>
 #include <random>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "verbs/stream/core.h"
@@ -163,6 +165,19 @@ inline void settle(FakeEnd& left, FakeEnd& right) {
     else
       return;
   }
+}
+
+inline std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+/// All that is there to read.
+inline std::string text_of(FakeEnd& end) {
+  std::string text;
+  std::array<std::byte, 1000> into{};
+  while (const std::size_t n = end.read(into))
+    text.append(reinterpret_cast<const char*>(into.data()), n);
+  return text;
 }
 
 }  // namespace verbena::verbs::streams::testing
