@@ -57,7 +57,7 @@ class Victim {
         return from;
       case 3:
         if (const auto room = core_.room())
-          core_.commit(std::min(room->size(), (what >> 3) * 4 * unit_ + 7));
+          core_.commit(std::min(room->size(), std::size_t{4} * (what >> 3) * unit_ + 7));
         return from;
       default:
         read();
