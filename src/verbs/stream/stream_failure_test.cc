@@ -272,6 +272,17 @@ TEST(StreamFailure, MoreThanTheCreditIsRefused) {
   EXPECT_THAT(last.error().message(), HasSubstr("a message more than the 4"));
 }
 
+/// What lies in the receive is not what a frame brought.
+TEST(StreamFailure, AFrameByAWriteIsRefused) {
+  Lone lone(stream_builder(kSmall).transport(stream_transport::ring));
+  lone.greet();
+  must(lone.far.parts.qp.write_with_immediate({}, remote_region(), streams::kFrameImmediate));
+  std::array<std::byte, 10> into{};
+  const auto got = lone.end.read_some(into);
+  ASSERT_FALSE(got);
+  EXPECT_THAT(got.error().message(), HasSubstr("a frame by a WRITE"));
+}
+
 TEST(StreamFailure, PartsThatDoNotFitAreRefused) {
   const auto refused = [](const auto& change) {
     StreamEnd end("vrb0", kSmall);
