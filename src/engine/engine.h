@@ -113,6 +113,8 @@ struct EngineConfig {
   /// fetched or not. Empty: they never go so.
   std::function<bool(const wire::Path& path)> lends{};
   std::function<void(std::uint16_t channel)> recall{};
+  /// Whether packets of one length leave by a path as one send (`link/link.h`). Empty: never.
+  std::function<bool(const wire::Path& path)> segments{};
   /// On: connected queue pairs send ECN-capable packets, answer marked ones with CNPs and go by the
   /// CNPs that they get. What comes must tell its traffic class (`link/link.h`).
   CongestionConfig congestion{};

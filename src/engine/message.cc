@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/mutants.h"
+#include "engine/psn.h"
 #include "engine/transport.h"
 
 namespace verbena::engine {
@@ -34,7 +35,8 @@ MessageOpcodes opcodes_of(SendOpcode opcode) {
 void fill_headers(wire::Train& train, const QueuePair& qp, const SendWqe& wqe,
                   const MessagePart& part) {
   const SendRequest& request = wqe.request;
-  const MessageOpcodes opcodes = opcodes_of(request.opcode);
+  MessageOpcodes opcodes = opcodes_of(request.opcode);
+  if (wqe.spread) opcodes.first = opcodes.middle = opcodes.last = opcodes.only;
   const QpType type = qp.config().type;
   const bool at_start = part.index == 0;
   const bool at_end = part.index + part.count == wqe.psn_count;
@@ -104,12 +106,26 @@ Status execute_locally(MemoryLookup& memory, const QueuePair& qp, const SendRequ
                                                           : Status::kLocalQpOperationError;
 }
 
+namespace {
+
+constexpr std::uint32_t padded(std::uint32_t size) { return (size + 3) & ~3U; }
+
+}  // namespace
+
+Split split_of(const SendWqe& wqe, const Splitting& how) {
+  const std::uint32_t count = packet_count(wqe.length, how.mtu);
+  const bool spread = how.segments && count > 1 && wqe.length <= kMostSpread &&
+                      wqe.request.opcode == SendOpcode::kWrite;
+  if (!spread) return {.payload = how.mtu, .count = count};
+  const std::uint32_t payload = padded((wqe.length + count - 1) / count);
+  return {.payload = payload, .count = (wqe.length + payload - 1) / payload, .spread = true};
+}
+
 std::expected<std::uint32_t, MemoryError> send_part(TrainBatch& batch, const MemoryLookup& memory,
                                                     QueuePair& qp, const SendWqe& wqe,
                                                     const MessagePart& part) {
-  const std::uint32_t mtu = qp.mtu();
-  const std::uint32_t offset = part.index * mtu;
-  const std::uint32_t size = std::min(wqe.length - offset, part.count * mtu);
+  const std::uint32_t offset = part.index * wqe.payload;
+  const std::uint32_t size = std::min(wqe.length - offset, part.count * wqe.payload);
   const std::size_t gathered = batch.gathered();
   if (const auto done = gather(batch, memory, qp, wqe, offset, size); !done)
     return std::unexpected(done.error());
@@ -117,8 +133,13 @@ std::expected<std::uint32_t, MemoryError> send_part(TrainBatch& batch, const Mem
   train.path = &qp.path();
   fill_headers(train, qp, wqe, part);
   train.count = part.count;
-  train.segment_size = mtu;
+  train.segment_size = wqe.payload;
   train.payload_size = size;
+  if (wqe.spread) {
+    train.head.reth.address += offset;
+    train.head.reth.dma_length = std::min(size, wqe.payload);
+    train.remote_step = wqe.payload;
+  }
   train.gather = batch.gathered_since(gathered);
   qp.count(&Counters::bytes_sent, size);
   return part.count;
@@ -131,41 +152,65 @@ std::uint32_t packets_of_a_send(std::size_t size) {
   return std::min(static_cast<std::uint32_t>(wire::kMaxSendBytes / size), wire::kMaxSendSegments);
 }
 
-/// Of a list of messages of one packet each, posted at once. Those in between are what the first
-/// and the last one are, probably: where not, they share fewer sends.
-std::optional<std::uint32_t> whole_rows(SendQueue& queue, std::uint32_t index) {
-  constexpr std::uint32_t kList = 8;  // shorter ones gain little
+/// The bytes of each packet, BTH to ICRC, of a SEND or WRITE whose packets have one length; else 0.
+std::size_t packet_size(const SendWqe& wqe, const Split& split) {
+  const bool several = split.count > 1;
+  if (several && wqe.length % split.payload != 0) return 0;
+  const std::size_t size =
+      wire::Bth::kSize + padded(several ? split.payload : wqe.length) + wire::kIcrcSize;
+  switch (wqe.request.opcode) {
+    case SendOpcode::kSend: return size;
+    case SendOpcode::kWrite: return several && !split.spread ? 0 : size + wire::Reth::kSize;
+    case SendOpcode::kWriteWithImm:
+      return several ? 0 : size + wire::Reth::kSize + wire::ImmDt::kSize;
+    default: return 0;
+  }
+}
+
+bool alike(const SendWqe& one, const SendWqe& other) {
+  return one.request.opcode == other.request.opcode && one.length == other.length;
+}
+
+/// The packets of a list of messages of one length. Those in between are what the first ones and
+/// the last one are, probably: where not, they share fewer sends.
+std::optional<std::uint32_t> whole_list(SendQueue& queue, std::uint32_t index, std::uint32_t sent,
+                                        const Splitting& how) {
+  constexpr std::uint32_t kList = 8;  // shorter ones of one packet each gain little
   const std::uint32_t count = queue.tail() - index;
   if (count < kList) return std::nullopt;
   const SendWqe& first = queue.at(index);
-  const SendWqe& last = queue.at(queue.tail() - 1);
-  const bool writes = first.request.opcode == SendOpcode::kWrite;
-  const bool alike = (writes || first.request.opcode == SendOpcode::kSend) &&
-                     last.request.opcode == first.request.opcode && last.length == first.length;
-  if (!alike) return std::nullopt;
-  const std::size_t size = wire::Bth::kSize + (writes ? wire::Reth::kSize : 0) +
-                           ((first.length + 3) & ~3U) + wire::kIcrcSize;
-  return count - count % packets_of_a_send(size);
+  if (!alike(first, queue.at(index + 1)) || !alike(first, queue.at(queue.tail() - 1)))
+    return std::nullopt;
+  const Split split = split_of(first, how);
+  const std::size_t size = packet_size(first, split);
+  if (size == 0) return std::nullopt;
+  const std::uint32_t packets = count * split.count - sent;
+  return packets - packets % packets_of_a_send(size);
 }
 
 }  // namespace
 
 std::optional<std::uint32_t> whole_sends(SendQueue& queue, std::uint32_t index, std::uint32_t sent,
-                                         std::uint32_t mtu) {
+                                         const Splitting& how) {
   constexpr std::uint32_t kMost = 4 * wire::kMaxSendSegments;
   constexpr std::uint32_t kMostRequests = 32;  // each post looks at them
-  if (index != queue.tail() && queue.at(index).length <= mtu) return whole_rows(queue, index);
-  if (queue.tail() - index > kMostRequests) return std::nullopt;
+  if (index == queue.tail()) return 0;
+  if (const auto packets = whole_list(queue, index, sent, how)) return packets;
+  const std::uint32_t requests = queue.tail() - index;
+  if (requests > kMostRequests) return std::nullopt;
   std::uint32_t packets = 0;
+  std::size_t size = 0;
   for (; index != queue.tail(); ++index) {
     const SendWqe& wqe = queue.at(index);
-    const bool even = wqe.request.opcode == SendOpcode::kSend && wqe.length > mtu &&
-                      wqe.length % mtu == 0 && !wqe.request.fence;
-    if (!even) return std::nullopt;
-    packets += wqe.length / mtu - std::exchange(sent, 0);
+    const Split split = split_of(wqe, how);
+    const std::size_t its = wqe.request.fence ? 0 : packet_size(wqe, split);
+    if (its == 0 || (size != 0 && its != size)) return std::nullopt;
+    size = its;
+    packets += split.count - std::exchange(sent, 0);
     if (packets > kMost) return std::nullopt;
   }
-  return packets - packets % packets_of_a_send(wire::Bth::kSize + mtu + wire::kIcrcSize);
+  if (packets <= requests) return std::nullopt;  // few short ones
+  return packets - packets % packets_of_a_send(size);
 }
 
 // --- Rows

@@ -30,6 +30,26 @@ inline constexpr std::uint32_t kTurnBytes = 64 << 10;
 [[nodiscard]] Status execute_locally(MemoryLookup& memory, const QueuePair& qp,
                                      const SendRequest& request);
 
+/// What decides how messages are split: the path's MTU, and whether packets of one length leave by
+/// it as one send (EngineConfig::segments).
+struct Splitting {
+  std::uint32_t mtu = 0;
+  bool segments = false;
+};
+
+/// A message's packets.
+struct Split {
+  std::uint32_t payload = 0;  ///< of each packet but the last one
+  std::uint32_t count = 1;
+  bool spread = false;  ///< each packet is a WRITE of its own
+};
+
+/// Of a SEND or WRITE. The first packet of a WRITE of several is longer than the others, by the
+/// RETH, and leaves apart from them. Where packets of one length share sends, a WRITE is spread: each
+/// packet is one of its own, unless there are so many that it matters little.
+[[nodiscard]] Split split_of(const SendWqe& wqe, const Splitting& how);
+inline constexpr std::uint32_t kMostSpread = 256 << 10;  ///< bytes
+
 /// Packets of a SEND or WRITE: `count` from the one at `index` on, which has `psn`. The last one
 /// asks for an acknowledgement, if it `asks` or ends the message.
 struct MessagePart {
@@ -48,7 +68,7 @@ struct MessagePart {
 /// How many of the packets that were posted fill whole sends (`Rests`): those from the one at
 /// `sent` of the request at `index` on. Nothing where they cannot share sends, or are many, or few.
 [[nodiscard]] std::optional<std::uint32_t> whole_sends(SendQueue& queue, std::uint32_t index,
-                                                       std::uint32_t sent, std::uint32_t mtu);
+                                                       std::uint32_t sent, const Splitting& how);
 
 /// The longest row of requests (`wire::Train`).
 inline constexpr std::uint32_t kMaxRow = 64;

@@ -145,7 +145,10 @@ bool Requester::can_start(const SendWqe& wqe) const {
 
 void Requester::assign_psns(SendWqe& wqe) {
   wqe.first_psn = next_psn_;
-  wqe.psn_count = is_atomic(wqe.request.opcode) ? 1 : packet_count(wqe.length, qp_.mtu());
+  const Split split = is_atomic(wqe.request.opcode) ? Split() : split_of(wqe, splitting());
+  wqe.payload = split.payload;
+  wqe.psn_count = split.count;
+  wqe.spread = split.spread;
   next_psn_ = psn_add(next_psn_, wqe.psn_count);
   ++assigned_;
   wqe.packet_cost = kPacketOverhead + payload_on_the_way(wqe);
@@ -161,10 +164,16 @@ void Requester::assign_psns(SendWqe& wqe) {
 /// ones stay with their sender, it is those of the others, spread over all.
 std::uint32_t Requester::payload_on_the_way(const SendWqe& wqe) const {
   if (wqe.psn_count == 1) return wqe.length;
-  const std::uint32_t mtu = qp_.mtu();
   const bool may_stay = wqe.psn_count > kEnds && wqe.request.opcode != SendOpcode::kRead &&
                         qp_.path().channel != 0 && core_.config.lends;
-  return may_stay && core_.config.lends(qp_.path()) ? kEnds * mtu / wqe.psn_count : mtu;
+  return may_stay && core_.config.lends(qp_.path()) ? kEnds * wqe.payload / wqe.psn_count
+                                                    : wqe.payload;
+}
+
+Splitting Requester::splitting() const {
+  const wire::Path& path = qp_.path();
+  return {.mtu = qp_.mtu(),
+          .segments = path.channel == 0 && core_.config.segments && core_.config.segments(path)};
 }
 
 /// Binds or invalidates at the cursor, once: in a retry it is done already.
@@ -204,21 +213,20 @@ std::uint32_t Requester::packets_to_send(Rests rests) {
   const auto sent =
       begun ? static_cast<std::uint32_t>(psn_distance(cursor_psn_, queue.at(cursor_).first_psn))
             : 0;
-  return whole_sends(queue, cursor_, sent, qp_.mtu()).value_or(kAll);
+  return whole_sends(queue, cursor_, sent, splitting()).value_or(kAll);
 }
 
 Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now, std::uint32_t most) {
-  const std::uint32_t mtu = qp_.mtu();
   const auto index = static_cast<std::uint32_t>(psn_distance(cursor_psn_, wqe.first_psn));
   const std::uint32_t row = row_at_cursor(wqe);
   const std::uint32_t wanted =
-      std::min(row > 1 ? row : std::min(wqe.psn_count - index, turn_packets(mtu)), most);
+      std::min(row > 1 ? row : std::min(wqe.psn_count - index, turn_packets(qp_.mtu())), most);
   // Without anything of its own under way a queue pair has no timer that would bring it back: it
   // may always send one.
   const std::uint32_t least = outgoing_charge_ == 0 ? 1 : 0;
   const std::uint32_t room = std::max(window_->admits(wqe.packet_cost, wanted), least);
   if (room == 0) return Fill::kBlocked;
-  const std::uint32_t payload = wqe.psn_count == 1 ? wqe.length : mtu;
+  const std::uint32_t payload = wqe.psn_count == 1 ? wqe.length : wqe.payload;
   const std::uint32_t count = qp_.pace().admits_requests(payload, room, now);
   if (count == 0) return Fill::kIdle;
 
@@ -269,6 +277,8 @@ void Requester::advance_row(std::uint32_t count, Time now) {
     SendWqe& wqe = qp_.config().send_queue->at(assigned_);
     wqe.first_psn = next_psn_;
     wqe.psn_count = 1;
+    wqe.payload = wqe.length;
+    wqe.spread = false;
     wqe.packet_cost = kPacketOverhead + wqe.length;
     next_psn_ = psn_add(next_psn_, 1);
   }

@@ -15,6 +15,7 @@
 namespace verbena::engine {
 
 class QueuePair;
+struct Splitting;
 
 /// Why a requester stopped filling a batch.
 enum class Fill : std::uint8_t {
@@ -81,6 +82,7 @@ class Requester {
   [[nodiscard]] bool under_way() const { return high_psn_ != unacked_psn_; }
   [[nodiscard]] bool can_start(const SendWqe& wqe) const;
   [[nodiscard]] std::uint32_t payload_on_the_way(const SendWqe& wqe) const;
+  [[nodiscard]] Splitting splitting() const;
 
   [[nodiscard]] bool can_be_direct(const SendWqe& wqe) const;
   [[nodiscard]] bool may_be_direct(const SendWqe& wqe) const;

@@ -134,7 +134,7 @@ TEST_F(RestsTest, FewMessagesOfOnePacketDoNotWaitNorUnlikeOnes) {
   for (int i = 0; i < 7; ++i) post(100, SendOpcode::kWrite);
   post(200, SendOpcode::kWrite);
   EXPECT_EQ(leave(), 8U);
-  for (int i = 0; i < 8; ++i) post(100, SendOpcode::kWriteWithImm);
+  for (int i = 0; i < 8; ++i) post(100, SendOpcode::kSendWithImm);
   EXPECT_EQ(leave(), 8U);
   EXPECT_FALSE(a.engine.rests_held());
 }

@@ -22,6 +22,8 @@ struct SendWqe {
   std::uint32_t psn_count = 0;    ///< 0 until PSNs are assigned
   std::uint32_t read_part = 1;    ///< packets of a READ that one READ request on the wire asks for
   std::uint32_t packet_cost = 0;  ///< what each of its packets is counted with in a window
+  std::uint32_t payload = 0;      ///< bytes of each packet but the last one
+  bool spread = false;            ///< each packet is a WRITE of its own
 
   ConstBytes inline_bytes{};  ///< when request.inline_data
   SendRequest request{};      ///< `pieces` points into the queue's own storage

@@ -114,6 +114,8 @@ Status UnacknowledgedSender::send_datagram(TrainBatch& batch, const SendWqe& wqe
 Status UnacknowledgedSender::send_message(TrainBatch& batch, SendWqe& wqe, Time now) {
   const std::uint32_t mtu = qp_.mtu();
   wqe.psn_count = packet_count(wqe.length, mtu);
+  wqe.payload = mtu;
+  wqe.spread = false;
   const std::uint32_t wanted = std::min(wqe.psn_count - sent_, turn_packets(mtu));
   const std::uint32_t payload = wqe.psn_count == 1 ? wqe.length : mtu;
   const std::uint32_t count = qp_.pace().admits_requests(payload, wanted, now);

@@ -122,6 +122,11 @@ void AddressSwitch::report_ip_headers() {
   for (const Port& port : ports_) port.link->report_ip_headers();
 }
 
+bool AddressSwitch::segments(const wire::Path& path) {
+  UdpLink* const link = several_ ? link_of(path.source) : ports_.front().link.get();
+  return link != nullptr && link->segments(path);
+}
+
 void AddressSwitch::use_single_packets(const wire::Address& destination) {
   for (const Port& port : ports_) port.link->use_single_packets(destination);
 }

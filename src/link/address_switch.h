@@ -52,6 +52,7 @@ class AddressSwitch final : public Link {
   void report_ip_headers() override;
   void refresh() override;
   [[nodiscard]] std::span<const int> descriptors() const override { return descriptors_; }
+  [[nodiscard]] bool segments(const wire::Path& path) override;
   void use_single_packets(const wire::Address& destination) override;
 
  private:

@@ -37,6 +37,7 @@ class CaptureLink final : public Link {
   void report_ip_headers() override { inner_->report_ip_headers(); }
   void refresh() override { inner_->refresh(); }
   [[nodiscard]] std::span<const int> descriptors() const override { return inner_->descriptors(); }
+  [[nodiscard]] bool segments(const wire::Path& path) override { return inner_->segments(path); }
   void use_single_packets(const wire::Address& destination) override {
     inner_->use_single_packets(destination);
   }

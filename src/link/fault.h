@@ -54,6 +54,7 @@ class FaultLink final : public Link {
   [[nodiscard]] std::span<const int> descriptors() const override { return inner_->descriptors(); }
   [[nodiscard]] bool lends(const wire::Path& path) override { return inner_->lends(path); }
   void recall(std::uint16_t channel) override { inner_->recall(channel); }
+  [[nodiscard]] bool segments(const wire::Path& path) override { return inner_->segments(path); }
   void use_single_packets(const wire::Address& destination) override {
     inner_->use_single_packets(destination);
   }

@@ -68,6 +68,9 @@ class Link {
   /// to it. For links that send several at once.
   virtual void use_single_packets(const wire::Address& /*destination*/) {}
 
+  /// Whether packets of one length leave by this path as one send.
+  [[nodiscard]] virtual bool segments(const wire::Path& /*path*/) { return false; }
+
   /// Whether packets from the middle of messages leave by this path without their payload, which
   /// then fills no memory on the way: the receiver fetches it, and what is in a gather list must
   /// stay as it is until it is acknowledged or recalled.

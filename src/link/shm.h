@@ -96,6 +96,9 @@ class ShmLink final : public Link {
   }
   void report_ip_headers() override { inner_->report_ip_headers(); }
   [[nodiscard]] std::span<const int> descriptors() const override { return descriptors_; }
+  [[nodiscard]] bool segments(const wire::Path& path) override {
+    return path.channel == 0 && inner_->segments(path);
+  }
   void use_single_packets(const wire::Address& destination) override {
     inner_->use_single_packets(destination);
   }

@@ -53,6 +53,9 @@ class UdpLink final : public Link {
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override { return port_; }
   void report_ip_headers() override { set_ip_header_reports(fd_, true); }
   [[nodiscard]] std::span<const int> descriptors() const override { return {&fd_, 1}; }
+  [[nodiscard]] bool segments(const wire::Path& path) override {
+    return !is_single(path.destination);
+  }
   /// Said once for a destination.
   void use_single_packets(const wire::Address& destination) override;
 

@@ -44,6 +44,7 @@ constexpr int kSendTries = 8;
     return link.has_room(path, bytes, now);
   };
   made.lends = [&link](const wire::Path& path) { return link.lends(path); };
+  made.segments = [&link](const wire::Path& path) { return link.segments(path); };
   made.recall = [&link](std::uint16_t channel) { link.recall(channel); };
   if (receive_buffer != 0) {
     const auto holds =

@@ -45,6 +45,7 @@ class StrayLink final : public link::Link {
   void report_ip_headers() override { inner_->report_ip_headers(); }
   [[nodiscard]] std::span<const int> descriptors() const override { return descriptors_; }
   void refresh() override { inner_->refresh(); }
+  [[nodiscard]] bool segments(const wire::Path& path) override { return inner_->segments(path); }
   void use_single_packets(const wire::Address& destination) override {
     inner_->use_single_packets(destination);
   }

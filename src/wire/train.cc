@@ -25,11 +25,9 @@ void move_on(const Train& train, std::uint32_t bytes, TrainPacket& packet) {
   }
 }
 
-/// Gives a packet that has a RETH its place in the peer's memory.
-void set_remote_address(const Train& train, std::uint32_t index, TrainPacket& packet) {
-  if (train.remote_step == 0) return;
-  store_be(packet.headers.data() + train.head.info().reth_offset,
-           train.head.reth.address + index * train.remote_step);
+/// Where the data of the packet at `index` go in the peer's memory.
+std::uint64_t remote_address(const Train& train, std::uint32_t index) {
+  return train.head.reth.address + index * train.remote_step;
 }
 
 /// packet_at() into a place that is there.
@@ -56,7 +54,11 @@ void encode_at(const Train& train, std::uint32_t index, TrainPacket& packet) {
   bth.solicited = is_last && train.solicited_last;
   packet.header_size =
       static_cast<std::uint8_t>(encode_headers(bth, train.head, packet.headers.data()));
-  set_remote_address(train, index, packet);
+  if (train.remote_step == 0) return;
+  const Reth reth{.address = remote_address(train, index),
+                  .rkey = train.head.reth.rkey,
+                  .dma_length = packet.payload_size};
+  reth.encode(packet.headers.data() + train.head.info().reth_offset);
 }
 
 }  // namespace
@@ -74,7 +76,8 @@ void advance(const Train& train, std::uint32_t index, TrainPacket& packet) {
     return;
   }
   move_on(train, train.segment_size, packet);
-  set_remote_address(train, index, packet);
+  if (train.remote_step != 0)
+    store_be(packet.headers.data() + train.head.info().reth_offset, remote_address(train, index));
   store_be24(packet.headers.data() + Bth::kPsnOffset, (train.head.bth.psn + index) & kMask24);
 }
 
@@ -149,7 +152,7 @@ std::size_t write_packet(const Train& train, const TrainPacket& packet, IcrcStar
 
 std::uint32_t run_length(const Train& train, std::uint32_t index, const TrainPacket& packet) {
   const bool begins = packet.middle && packet.pad_count == 0 && packet.payload_size != 0 &&
-                      train.remote_step == 0 && packet.piece < train.gather.size();
+                      packet.piece < train.gather.size();
   if (!begins) return 0;
   const std::size_t in_piece =
       (train.gather[packet.piece].size() - packet.piece_offset) / packet.payload_size;
@@ -164,13 +167,16 @@ std::uint32_t write_run(const Train& train, std::uint32_t index, TrainPacket& pa
   const std::size_t header_size = packet.header_size;
   VERBENA_CHECK(count <= run_length(train, index, packet) && to.size() >= count * size);
   const std::byte* const from = train.gather[packet.piece].data() + packet.piece_offset;
+  const bool moves = train.remote_step != 0;
   auto headers = packet.headers;
+  std::byte* const reth = headers.data() + (moves ? train.head.info().reth_offset : 0);
   const std::uint32_t state = icrc_masked(start.state, headers.data());
   std::uint32_t written = 0;
   static_cast<void>(guarded(from, count * payload, [&] {
     while (written < count) {
       const std::uint32_t psn = (train.head.bth.psn + index + written) & kMask24;
       store_be24(headers.data() + Bth::kPsnOffset, psn);
+      if (moves) store_be(reth, remote_address(train, index + written));
       std::byte* const at = to.data() + written * size;
       std::memcpy(at, headers.data(), header_size);
       const auto number = static_cast<std::uint16_t>(identification + written);

@@ -35,7 +35,9 @@ struct Train {
   std::uint32_t count = 1;         ///< packets; PSNs run from head.bth.psn, modulo 2^24
   std::uint32_t segment_size = 0;  ///< payload bytes of each packet but the last one
   std::uint32_t payload_size = 0;  ///< payload bytes of all packets together
-  std::uint64_t remote_step = 0;   ///< what each packet's RETH is ahead of the one before
+  /// What each packet's RETH is ahead of the one before. Where that is something, a RETH's length
+  /// is its packet's, whatever that of `head` says.
+  std::uint64_t remote_step = 0;
   bool ack_request_last = false;   ///< AckReq on the last packet (head.bth.ack_request is on none)
   bool solicited_last = false;     ///< the solicited bit on the last packet
   std::uint32_t piggyback = 0;     ///< of the last packet by a channel: piggyback(), or 0

@@ -43,6 +43,10 @@ class Network::Port final : public link::Link {
     return taken;
   }
 
+  [[nodiscard]] bool segments(const wire::Path& /*path*/) override {
+    return network_.plan_.segments;
+  }
+
   std::size_t receive(std::span<wire::Segment> segments, Time) override {
     for (auto& datagram : held_) network_.give_back(std::move(datagram));
     held_.clear();

@@ -114,6 +114,7 @@ Plan make_plan(std::uint64_t seed) {
   plan.channel_mtu = kChannelMtus[random.below(kChannelMtus.size())];
   plan.share_memory = random.below(2) == 0;
   plan.lends = random.below(2) == 0;
+  plan.network.segments = random.below(2) == 0;
   return plan;
 }
 

@@ -54,6 +54,7 @@ class SameHost::Near final : public link::Link {
     return inner_.has_room(path, bytes, now);
   }
   [[nodiscard]] bool arm() override { return inner_.arm(); }
+  [[nodiscard]] bool segments(const wire::Path& path) override { return inner_.segments(path); }
   [[nodiscard]] bool lends(const wire::Path& path) override { return inner_.lends(path); }
   void recall(std::uint16_t channel) override { inner_.recall(channel); }
 

@@ -223,6 +223,8 @@ class Side final : public ReceiveTaker {
   [[nodiscard]] std::optional<Kind> choose_wrong_kind(Misdeed misdeed);
   void name_lost(SendWork& work);
   [[nodiscard]] bool wrong_remote(Misdeed misdeed, SendWork& work);
+  static void leave_range(SendWork& work, const Range& range, std::uint64_t address,
+                          std::uint64_t bytes);
   void post_wrong_remote(SendWork work, ibv_wc_status expected);
   [[nodiscard]] bool wrong_local(Misdeed misdeed, SendWork& work);
   [[nodiscard]] bool can_misbehave() const;

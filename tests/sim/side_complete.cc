@@ -156,7 +156,7 @@ void Side::fail_send(SendWork& work, ibv_wc_status status) {
                        status == IBV_WC_REM_OP_ERR;
   if (first && refused) {
     // The responder executed everything before it and nothing behind it.
-    never_from_ = std::min(never_from_, work.number);
+    never_from_ = std::min(never_from_, work.number + (work.begins ? 1 : 0));
     const ibv_event_type event = status == IBV_WC_REM_ACCESS_ERR    ? IBV_EVENT_QP_ACCESS_ERR
                                  : status == IBV_WC_REM_INV_REQ_ERR ? IBV_EVENT_QP_REQ_ERR
                                                                     : IBV_EVENT_QP_FATAL;

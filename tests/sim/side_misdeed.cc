@@ -151,7 +151,7 @@ bool Side::wrong_remote(Misdeed misdeed, SendWork& work) {
     case Misdeed::kBeyondEnd: {
       if (is_atomic(work.kind)) return false;
       const std::uint64_t by = random().below(2) == 0 ? 1 : random().between(1, work.length);
-      work.remote_address = peer_->zone_address_ + zone.size - work.length + by;
+      leave_range(work, zone, peer_->zone_address_, by);
       break;
     }
     case Misdeed::kBeforeStart:
@@ -184,16 +184,31 @@ bool Side::wrong_remote(Misdeed misdeed, SendWork& work) {
   return true;
 }
 
+/// The last bytes of the request lie behind a range, of the peer's zone, that begins at `address`.
+void Side::leave_range(SendWork& work, const Range& range, std::uint64_t address,
+                       std::uint64_t bytes) {
+  work.remote_address = address + range.size - work.length + bytes;
+  const auto within = static_cast<std::uint32_t>(work.length - bytes);
+  work.target = {range.end() - within, within};
+}
+
+/// Posts it. Packets of a long WRITE that lie within its range arrive where each is one of its own.
 void Side::post_wrong_remote(SendWork work, ibv_wc_status expected) {
+  bool begins = false;
   if (work.kind == Kind::kWrite) {
     add_source(work);
+    begins = work.target.size != 0 && work.length > mtu_ && world_.plan().network.segments &&
+             !world_.plan().same_host;
+    if (begins)
+      work.data = std::make_shared<const std::vector<std::byte>>(
+          work.data->begin(), work.data->begin() + work.target.size);
   } else if (work.kind == Kind::kRead) {
     add_destination(work);
   } else {
     work.pieces = take_pieces(work.length, 1, work.buffers);
   }
   work.operand = random().next();
-  post_doomed(std::move(work), expected, false);
+  post_doomed(std::move(work), expected, begins);
 }
 
 /// The request names local memory that it may not touch.
@@ -284,6 +299,7 @@ void Side::post_doomed(SendWork work, ibv_wc_status expected, bool may_execute) 
   doomed_since_ = world_.now();
   doomed_data_ = may_execute ? work.data : nullptr;
   if (may_execute && work.kind == Kind::kWrite) {
+    work.begins = true;
     ++never_from_;
     peer_->zone_->post(work.number, work.target.offset, work.data);
   }

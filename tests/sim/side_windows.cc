@@ -343,7 +343,7 @@ bool Side::wrong_window(Misdeed misdeed, SendWork& work) {
   work.remote_address = stale ? window->stale_address : window->address;
   if (beyond) {
     const std::uint64_t by = random().below(2) == 0 ? 1 : random().between(1, work.length);
-    work.remote_address += window->range.size - work.length + by;
+    leave_range(work, window->range, window->address, by);
   }
   if (is_atomic(work.kind)) work.remote_address &= ~std::uint64_t{kWordSize - 1};
   post_wrong_remote(std::move(work), IBV_WC_REM_ACCESS_ERR);

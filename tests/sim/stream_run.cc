@@ -82,7 +82,7 @@ class StreamRun {
         trace_(trace_to),
         random_(plan.seed ^ 0x57E1),
         scheduler_(plan.seed ^ 0x57E2),
-        network_(scheduler_, packets_, {}, plan.seed ^ 0x57E3),
+        network_(scheduler_, packets_, plan.network, plan.seed ^ 0x57E3),
         rings_(network_, scheduler_, packets_, plan.lends,
                [this](const wire::Address& at) { host_.arrived(at); }),
         host_(
@@ -383,6 +383,7 @@ StreamPlan make_stream_plan(std::uint64_t seed) {
   plan.disturbance.reorder_ppm = rate(50'000);
   plan.disturbance.corrupt_ppm = rate(5'000);
   plan.lends = random.below(2) == 0;
+  plan.network.segments = random.below(2) == 0;
   return plan;
 }
 

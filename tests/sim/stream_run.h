@@ -34,6 +34,7 @@ struct StreamPlan {
   bool same_host = false;
   bool share_memory = false;  ///< and each other's memory, with `same_host`
   bool lends = false;         ///< as Plan::lends
+  NetworkPlan network{};
 };
 
 struct StreamReport {

@@ -94,6 +94,7 @@ class WireChecker::Tap final : public link::Link {
     }
     return count;
   }
+  [[nodiscard]] bool segments(const wire::Path& path) override { return below_->segments(path); }
   [[nodiscard]] bool lends(const wire::Path& path) override { return below_->lends(path); }
   void recall(std::uint16_t channel) override { below_->recall(channel); }
   [[nodiscard]] bool arm() override { return below_->arm(); }

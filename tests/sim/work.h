@@ -126,7 +126,8 @@ struct SendWork {
   std::vector<BufferPtr> buffers{};  ///< kept until it is complete
   std::vector<Piece> pieces{};
   Data data{};     ///< SEND, WRITE: the payload; READ and atomics: what must be read
-  Range target{};  ///< in the peer's zone
+  Range target{};  ///< in the peer's zone; of a misdeed what may be reached before it is refused
+  bool begins = false;  ///< a misdeed that may have stored a part of its data
   std::uint64_t operand = 0;
   std::uint64_t compare = 0;
   int word = -1;  ///< index of a shared word, whose result depends on others

@@ -50,6 +50,7 @@ class CountedFaults final : public link::Link {
     return faults_.receive(segments, now);
   }
   [[nodiscard]] bool arm() override { return faults_.arm(); }
+  [[nodiscard]] bool segments(const wire::Path& path) override { return faults_.segments(path); }
   [[nodiscard]] bool lends(const wire::Path& path) override { return faults_.lends(path); }
   void recall(std::uint16_t channel) override { faults_.recall(channel); }
   [[nodiscard]] Time poll_timeout() const override { return faults_.poll_timeout(); }
