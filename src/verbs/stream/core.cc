@@ -11,7 +11,7 @@ namespace verbena::verbs::streams {
 namespace {
 
 /// Before the send buffer: frames and padding.
-constexpr std::size_t kHeadSize = kPaddingAt + kMaxFrame;
+constexpr std::size_t kHeadSize = kPaddingAt + kMostPadding + 1;
 
 std::unexpected<Error> not_yet() {
   // Without a sentence: it is asked often.
@@ -42,7 +42,7 @@ std::size_t ring_bytes(const stream_options& options) {
 }
 
 std::size_t send_depth(const stream_options& options) {
-  return options.sends + kFrameSlots + 1;  // a probe
+  return options.sends + most_split(options.sends) + kFrameSlots + 1;  // a probe
 }
 
 std::size_t receive_depth(const stream_options& options) {
@@ -70,7 +70,7 @@ Core::Core(const stream_options& options, const Memory& memory)
       receive_(options, memory.slots, memory.ring),
       under_way_(send_depth(options)),
       keep_alive_(options.keep_alive) {
-  std::ranges::fill(memory.send.subspan(kPaddingAt, kPadding), std::byte{0});
+  std::ranges::fill(memory.send.subspan(kPaddingAt, kMostPadding), std::byte{0});
 }
 
 void Core::handle_received(std::uint32_t receive, std::uint32_t length,
@@ -94,10 +94,10 @@ Result<> Core::on_data(std::uint32_t receive, std::uint32_t length,
                        std::optional<std::uint32_t> immediate) {
   if (!peer_hello_) return protocol_error("data before its hello");
   if (peer_fin_) return protocol_error("data behind its fin");
-  if (!immediate) return receive_.handle_data(receive, length, 0);
+  if (!immediate) return receive_.handle_data(receive, length, {});
   const DataImmediate said = VERBENA_TRY(parse_immediate(*immediate));
   VERBENA_TRY(send_.handle_released(said.released));
-  return receive_.handle_data(receive, length, said.padding);
+  return receive_.handle_data(receive, length, said);
 }
 
 Result<> Core::on_frame(const Frame& frame) {
@@ -140,7 +140,7 @@ void Core::handle_sent() {
   const UnderWay sent = under_way_.front();
   under_way_.pop();
   switch (sent.what) {
-    case Sent::kMessage: send_.handle_sent(sent.taken); return;
+    case Sent::kMessage: send_.handle_sent(sent.taken, sent.split); return;
     case Sent::kProbe: probe_under_way_ = false; return;
     case Sent::kFin: fin_ = Step::kDone; break;
     case Sent::kBye: bye_ = Step::kDone; break;
@@ -214,10 +214,14 @@ std::optional<Transmit> Core::poll_frame() {
 std::optional<Transmit> Core::poll_message() {
   const auto message = send_.poll_message();
   if (!message) return std::nullopt;
-  under_way_.push({.what = Sent::kMessage, .taken = message->taken});
+  under_way_.push(
+      {.what = Sent::kMessage, .taken = message->taken, .split = message->before != 0});
+  // Of its last packet, and each one before.
+  const std::uint32_t each = message->length + message->padding - message->before + kOfImmediate;
   std::optional<std::uint32_t> immediate;
   if (message->to || receive_.has_released())
     immediate = DataImmediate{.padding = static_cast<std::uint8_t>(message->padding),
+                              .before = static_cast<std::uint8_t>(message->before / each),
                               .released = receive_.announce_messages()}
                     .value();
   return Transmit{.kind = message->to ? Transmit::Kind::kWrite : Transmit::Kind::kMessage,
@@ -225,6 +229,7 @@ std::optional<Transmit> Core::poll_message() {
                   .direct = message->direct,
                   .length = message->length,
                   .padding = message->padding,
+                  .before = message->before,
                   .immediate = immediate,
                   .to = message->to.value_or(remote_region())};
 }

@@ -17,6 +17,8 @@ namespace verbena::verbs::streams {
 inline constexpr std::size_t kFrameSlots = 8;  ///< frames of this end under way
 /// Where padding is in Memory::send: behind the frames.
 inline constexpr std::size_t kPaddingAt = kFrameSlots * kMaxFrame;
+/// Requests that a message is at most.
+inline constexpr std::size_t kMostRequests = 2;
 /// Pieces of memory that a request has at most: one more with padding.
 inline constexpr std::uint32_t kMaxPieces = 2;
 
@@ -37,7 +39,7 @@ struct Memory {
 /// `invalid_argument` names the option that is out of its bounds.
 [[nodiscard]] Result<> check_options(const stream_options& options);
 
-/// A request for the send queue. Each completes, in order.
+/// A request for the send queue, or two. Each of these completes, in order.
 struct Transmit {
   enum class Kind : std::uint8_t {
     kFrame,    ///< SEND with immediate
@@ -50,6 +52,7 @@ struct Transmit {
   const std::byte* direct = nullptr;  ///< in place of that: the user's
   std::uint32_t length = 0;
   std::uint32_t padding = 0;  ///< bytes behind those, from kPaddingAt on
+  std::uint32_t before = 0;   ///< of `length` those of a WRITE before, which does not complete
   std::optional<std::uint32_t> immediate;
   remote_region to;
 };
@@ -84,6 +87,9 @@ class Core {
   void handle_failure(const Error& error);
   /// Somebody waits, and it is `now`.
   void handle_timeout(Time now);
+  /// See SendSide.
+  [[nodiscard]] bool asks_for_packet() const { return send_.asks_for_packet(); }
+  void set_packet(std::uint32_t bytes) { send_.set_packet(bytes); }
 
   // --- What is to be done
 
@@ -136,6 +142,7 @@ class Core {
   struct UnderWay {
     Sent what = Sent::kMessage;
     std::uint32_t taken = 0;
+    bool split = false;
   };
 
   [[nodiscard]] Result<> on_data(std::uint32_t receive, std::uint32_t length,

@@ -30,6 +30,8 @@ void check_frame(std::span<const std::byte> bytes) {
 
 class Victim {
  public:
+  static constexpr std::uint32_t kPacket = 1024;
+
   /// All sizes of data are multiples of `unit`.
   Victim(stream_transport transport, std::size_t unit)
       : unit_(unit),
@@ -42,7 +44,9 @@ class Victim {
         slots_(slot_bytes(options_)),
         ring_(ring_bytes(options_)),
         core_(options_,
-              {.send = send_, .slots = slots_, .ring = ring_, .ring_for_peer = region()}) {}
+              {.send = send_, .slots = slots_, .ring = ring_, .ring_for_peer = region()}) {
+    core_.set_packet(kPacket);
+  }
 
   /// One step of the peer's or of the user's, of the first bytes; what is left of them.
   std::span<const std::byte> step(std::span<const std::byte> from) {
@@ -53,7 +57,11 @@ class Victim {
       case 0: return frame(from, (what >> 3) * 4 % 68);
       case 1: return data(from);
       case 2:
-        if (under_way_ != 0) core_.handle_sent(), --under_way_;
+        if (!requests_.empty()) {
+          core_.handle_sent();
+          under_way_ -= requests_.front();
+          requests_.pop_front();
+        }
         return from;
       case 3:
         if (const auto room = core_.room())
@@ -75,7 +83,9 @@ class Victim {
     while (const auto receive = core_.poll_receive()) posted_.push_back(*receive);
     require(posted_.size() <= receive_depth(options_));
     while (const auto transmit = core_.poll_transmit()) {
-      ++under_way_;
+      requests_.push_back(transmit->before != 0 ? kMostRequests : 1);
+      under_way_ += requests_.back();
+      require(transmit->before < transmit->length);
       require(transmit->offset + transmit->length <= send_.size());
       if (transmit->kind == Transmit::Kind::kWrite)
         require(transmit->to.size() == transmit->length + transmit->padding);
@@ -108,6 +118,8 @@ class Victim {
         static_cast<std::uint32_t>(from[1]) << 15 | static_cast<std::uint32_t>(from[2]);
     if (from[1] == std::byte{0xFF}) immediate.reset();
     if (from[1] == std::byte{0xFD}) immediate = static_cast<std::uint32_t>(from[2]) << 24;
+    if (from[1] == std::byte{0xFC})
+      immediate = DataImmediate{.before = static_cast<std::uint8_t>(from[2])}.value();
     if (from[1] == std::byte{0xFE}) {
       length += kPadding;
       immediate = DataImmediate{.padding = kPadding, .released = static_cast<std::uint8_t>(from[2])}
@@ -124,6 +136,7 @@ class Victim {
   std::vector<std::byte> ring_;
   Core core_;
   std::deque<std::uint32_t> posted_;
+  std::deque<std::size_t> requests_;  // of what is under way
   std::size_t under_way_ = 0;
   std::uint64_t read_ = 0;
 };

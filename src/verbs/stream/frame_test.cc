@@ -53,7 +53,7 @@ TEST(StreamFrame, AHostileHelloIsRefused) {
   const Change changes[] = {{1, 0, "transport 0"},
                             {1, 3, "transport 3"},
                             {1, 1, "a ring with a transport of messages"},
-                            {3, 1, "version 1"},
+                            {3, 2, "version 2"},
                             {4, 0, "where a stream has"},
                             {8, 0xff, "receives"},
                             {11, 0, "0 receives"},
@@ -72,15 +72,16 @@ TEST(StreamFrame, AHostileHelloIsRefused) {
 }
 
 TEST(StreamFrame, AnImmediateOfDataIsReadAsItWasWrittenAndIsNoFrame) {
-  for (const DataImmediate& immediate : {DataImmediate(), DataImmediate{.released = 0xffff},
-                                         DataImmediate{.padding = kPadding, .released = 7}}) {
+  for (const DataImmediate& immediate :
+       {DataImmediate(), DataImmediate{.released = 0xffff},
+        DataImmediate{.padding = kPadding, .released = 7},
+        DataImmediate{.padding = 255, .before = kMostBefore, .released = 0xffff}}) {
     EXPECT_NE(immediate.value(), kFrameImmediate);
     const auto read = parse_immediate(immediate.value());
     ASSERT_TRUE(read) << read.error().message();
     EXPECT_EQ(*read, immediate);
   }
-  for (const std::uint32_t value :
-       {kFrameImmediate, 0x00800000U, 0x04010000U, 0x03000000U, 0x05000000U, 0xff000000U})
+  for (const std::uint32_t value : {kFrameImmediate, 0x00ff0000U, 0x04ff0000U})
     EXPECT_FALSE(parse_immediate(value)) << value;
 }
 

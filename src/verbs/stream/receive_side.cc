@@ -16,7 +16,7 @@ constexpr std::size_t kept(std::size_t messages) {
 }
 
 /// Of how many padded messages a ring may have the padding, of the oldest one little else.
-constexpr std::size_t most_padded(std::size_t ring) { return ring / (kPaddedFrom + kPadding) + 1; }
+constexpr std::size_t most_padded(std::size_t ring) { return ring / (kPaddedFrom + 1) + 1; }
 
 }  // namespace
 
@@ -45,31 +45,34 @@ void ReceiveSide::release(std::uint32_t receive) {
   ++released_;
 }
 
-Result<> ReceiveSide::into_ring(std::uint32_t length, std::uint32_t padding) {
+Result<> ReceiveSide::into_ring(std::uint64_t bytes, std::uint32_t padding) {
   const std::uint64_t free = ring_.size() - (placed_ - announced_.bytes);
-  const bool fits = length <= free && length <= ring_.size() - placed_ % ring_.size();
+  const bool fits = bytes <= free && bytes <= ring_.size() - placed_ % ring_.size();
   if (!fits || (padding != 0 && padded_.full()))
-    return protocol_error(fmt::format("{} bytes to byte {} of the ring, where {} are free", length,
+    return protocol_error(fmt::format("{} bytes to byte {} of the ring, where {} are free", bytes,
                                       placed_ % ring_.size(), free));
-  arrived_ += length - padding;
-  placed_ += length;
-  if (padding != 0) padded_.push(placed_ - padding);
+  arrived_ += bytes - padding;
+  placed_ += bytes;
+  if (padding != 0) padded_.push({.at = placed_ - padding, .bytes = padding});
   return {};
 }
 
 Result<> ReceiveSide::handle_data(std::uint32_t receive, std::uint32_t length,
-                                  std::uint32_t padding) {
-  if (padding != 0 &&
-      (transport_ != stream_transport::ring || length < std::uint64_t{kPaddedFrom} + padding))
-    return protocol_error(fmt::format("padding at the end of {} bytes", length));
+                                  const DataImmediate& said) {
+  const bool ring = transport_ == stream_transport::ring;
+  if (said.before != 0 && !ring)
+    return protocol_error(fmt::format("a message of {} bytes behind a WRITE", length));
+  const std::uint64_t bytes = said.bytes(length);
+  if (said.padding != 0 && (!ring || bytes < std::uint64_t{kPaddedFrom} + said.padding))
+    return protocol_error(fmt::format("padding at the end of {} bytes", bytes));
   if (messages_ - announced_.messages >= receives_)
     return protocol_error(fmt::format("a message more than the {} that it may", receives_));
-  if (transport_ == stream_transport::messages && length > slot_size_)
+  if (!ring && length > slot_size_)
     return protocol_error(
         fmt::format("a message of {} bytes to a receive of {}", length, slot_size_));
   ++messages_;
-  if (transport_ == stream_transport::ring) {
-    VERBENA_TRY(into_ring(length, padding));
+  if (ring) {
+    VERBENA_TRY(into_ring(bytes, said.padding));
     release(receive);
     return {};
   }
@@ -84,7 +87,7 @@ Result<> ReceiveSide::handle_data(std::uint32_t receive, std::uint32_t length,
 std::span<const std::byte> ReceiveSide::front() const {
   if (transport_ == stream_transport::ring) {
     const std::size_t at = consumed_ % ring_.size();
-    const std::uint64_t end = padded_.empty() ? placed_ : padded_.front();
+    const std::uint64_t end = padded_.empty() ? placed_ : padded_.front().at;
     return ring_.subspan(at, std::min<std::size_t>(end - consumed_, ring_.size() - at));
   }
   if (unread_.empty()) return {};
@@ -105,8 +108,8 @@ void ReceiveSide::consume(std::size_t bytes) {
 
 /// All before it was read.
 void ReceiveSide::pass_padding() {
-  if (padded_.empty() || padded_.front() != consumed_) return;
-  consumed_ += kPadding;
+  if (padded_.empty() || padded_.front().at != consumed_) return;
+  consumed_ += padded_.front().bytes;
   padded_.pop();
 }
 

@@ -33,10 +33,10 @@ class ReceiveSide {
 
   /// A frame was taken out of this receive.
   void handle_frame(std::uint32_t receive) { to_post_.push(receive); }
-  /// Data have arrived, with this receive, and padding behind them, of which `length` tells, too.
-  /// `protocol_error` where there was no credit for them.
+  /// Data have arrived, with this receive, whose request had `length`, and what its immediate said:
+  /// nothing where it had none. `protocol_error` where there was no credit for them.
   [[nodiscard]] Result<> handle_data(std::uint32_t receive, std::uint32_t length,
-                                     std::uint32_t padding);
+                                     const DataImmediate& said);
 
   /// The oldest bytes that lie in one piece; empty where there are none.
   [[nodiscard]] std::span<const std::byte> front() const;
@@ -60,7 +60,12 @@ class ReceiveSide {
     std::uint32_t receive = 0;
     std::uint32_t length = 0;
   };
-  [[nodiscard]] Result<> into_ring(std::uint32_t length, std::uint32_t padding);
+  /// Of the ring.
+  struct Padding {
+    std::uint64_t at = 0;
+    std::uint32_t bytes = 0;
+  };
+  [[nodiscard]] Result<> into_ring(std::uint64_t bytes, std::uint32_t padding);
   void release(std::uint32_t receive);
   void pass_padding();
 
@@ -73,7 +78,7 @@ class ReceiveSide {
   Fifo<Arrived> unread_;  // of messages
   std::size_t read_of_front_ = 0;
   std::uint64_t arrived_ = 0;   // bytes
-  Fifo<std::uint64_t> padded_;  // of the ring: where padding is that was not come to yet
+  Fifo<Padding> padded_;        // that was not come to yet
   std::uint64_t placed_ = 0;    // of the ring, with padding: consumed_ <= placed_
   std::uint64_t consumed_ = 0;
   std::uint64_t messages_ = 0;

@@ -58,13 +58,14 @@ using Pieces = std::array<mr_slice, kMaxPieces>;
 
 mr_slice memory_of(const Transmit& transmit, const Regions& regions) {
   if (transmit.direct == nullptr)
-    return part_of(regions.send, regions.send.bytes().subspan(transmit.offset, transmit.length));
+    return part_of(regions.send, regions.send.bytes().subspan(transmit.offset + transmit.before,
+                                                              transmit.length - transmit.before));
   // Without the region, for which can_send_direct() was not asked, the device refuses it.
   const memory_region& all = regions.all ? *regions.all : regions.send;
   return part_of(all, {transmit.direct, transmit.length});
 }
 
-/// What goes out, which lies in `room`, too.
+/// What goes out with the request that completes; the list lies in `room`.
 std::span<const mr_slice> pieces_of(const Transmit& transmit, const Regions& regions,
                                     Pieces& room) {
   room[0] = memory_of(transmit, regions);
@@ -73,10 +74,14 @@ std::span<const mr_slice> pieces_of(const Transmit& transmit, const Regions& reg
   return room;
 }
 
+remote_region behind(const remote_region& region, std::uint32_t bytes) {
+  return {region.address() + bytes, region.size() - bytes, region.rkey()};
+}
+
 send_request<rc> request_of(const Transmit& transmit, std::span<const mr_slice> from, posting how) {
   switch (transmit.kind) {
     case Transmit::Kind::kWrite:
-      return send_request<rc>::write_with_immediate(from, transmit.to,
+      return send_request<rc>::write_with_immediate(from, behind(transmit.to, transmit.before),
                                                     transmit.immediate.value_or(0), how);
     case Transmit::Kind::kProbe:
       // Of no bytes: no key is looked at, and no receive is used (IBA 9.7.4.1.5).
@@ -86,6 +91,13 @@ send_request<rc> request_of(const Transmit& transmit, std::span<const mr_slice> 
   }
   return transmit.immediate ? send_request<rc>::send_with_immediate(from, *transmit.immediate, how)
                             : send_request<rc>::send(from, how);
+}
+
+/// Bytes of data in a packet; 0 where that is not known.
+std::uint32_t packet_of(const queue_pair<rc>& qp) {
+  constexpr std::uint32_t kSmallest = 256;  // IBV_MTU_256, which is 1
+  const auto attributes = qp.query();
+  return attributes ? kSmallest << (attributes->path_mtu - IBV_MTU_256) : 0;
 }
 
 }  // namespace
@@ -124,13 +136,22 @@ Result<> post_receives(Resources& of, const queue_pair<rc>& qp) {
 }
 
 Result<> post_sends(Resources& of, const queue_pair<rc>& qp) {
-  for (;;) {
+  if (of.core->asks_for_packet()) of.core->set_packet(packet_of(qp));
+  for (bool all = false; !all;) {
     send_list<rc, kBatch> list;
     std::array<Pieces, kBatch> memory;
     std::optional<std::size_t> direct;  // in the list, which has one at most
-    while (list.size() < kBatch) {
+    while (list.size() + kMostRequests <= kBatch) {
       const auto next = of.core->poll_transmit();
-      if (!next) break;
+      all = !next;
+      if (all) break;
+      if (next->before != 0) {
+        mr_slice& first = memory.at(list.size()).front();
+        first = part_of(of.regions.send,
+                        of.regions.send.bytes().subspan(next->offset, next->before));
+        (void)list.add(send_request<rc>::write({&first, 1}, next->to,
+                                               {.wr_id = kOfSend, .flags = send_flags::none}));
+      }
       const auto from = pieces_of(*next, of.regions, memory.at(list.size()));
       posting how{.wr_id = kOfSend};
       if (next->direct != nullptr) {
@@ -145,8 +166,8 @@ Result<> post_sends(Resources& of, const queue_pair<rc>& qp) {
     const auto posted = qp.post(list);
     if (direct && (posted || posted.error().posted > *direct)) ++of.direct;
     if (!posted) return std::unexpected(posted.error().error);
-    if (list.size() < kBatch) return {};
   }
+  return {};
 }
 
 bool can_send_direct(Resources& of) {

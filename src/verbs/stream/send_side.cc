@@ -56,9 +56,10 @@ Result<> SendSide::handle_released(std::uint16_t messages) {
   return {};
 }
 
-void SendSide::handle_sent(std::uint32_t taken) {
+void SendSide::handle_sent(std::uint32_t taken, bool split) {
   freed_ += taken;
   --under_way_;
+  if (split) --split_;
 }
 
 std::uint64_t SendSide::ring_room() const {
@@ -75,9 +76,28 @@ std::uint64_t SendSide::credit() const {
   return std::min(ring_room(), std::max<std::uint64_t>(peer_.buffer_size, part));
 }
 
-std::uint32_t SendSide::padding_of(std::uint64_t length) const {
-  const bool padded = pads_ && length >= kPaddedFrom && may_end_with_a_full_packet(length);
-  return padded && length + kPadding <= ring_room() ? kPadding : 0;
+/// Into packets of one length.
+SendSide::Layout SendSide::split(std::uint64_t length) const {
+  constexpr std::uint64_t kLongest = 256 << 10;  // of more it matters little
+  const std::uint64_t packet = packet_.value_or(0);
+  if (packet == 0 || length > kLongest || split_ == most_split(slots_)) return {};
+  const std::uint64_t all = length + kOfImmediate;
+  const std::uint64_t count = (all + packet - 1) / packet;
+  const std::uint64_t each = (all + count * 4 - 1) / (count * 4) * 4;
+  const std::uint64_t padding = count * each - all;
+  if (count == 1 || count - 1 > kMostBefore || padding > kMostPadding ||
+      padding + kOfImmediate >= each)
+    return {};
+  return {.before = static_cast<std::uint32_t>(all + padding - each),
+          .padding = static_cast<std::uint32_t>(padding)};
+}
+
+/// What is sent from where it lies is one request, whose end is the end of all.
+SendSide::Layout SendSide::layout_of(std::uint64_t length, bool direct) const {
+  if (!pads_ || length < kPaddedFrom) return {};
+  Layout layout = direct ? Layout() : split(length);
+  if (layout.before == 0 && may_end_with_a_full_packet(length)) layout.padding = kPadding;
+  return length + layout.padding <= ring_room() ? layout : Layout();
 }
 
 std::optional<Message> SendSide::poll_message() {
@@ -96,7 +116,10 @@ std::optional<Message> SendSide::poll_message() {
     direct_bytes_ += length;
   }
   if (peer_.transport == stream_transport::ring) {
-    message.padding = padding_of(length);
+    const Layout layout = layout_of(length, message.direct != nullptr);
+    message.padding = layout.padding;
+    message.before = layout.before;
+    if (layout.before != 0) ++split_;
     message.to = remote_region(peer_.ring.address() + placed_ % peer_.ring.size(),
                                length + message.padding, peer_.ring.rkey());
     placed_ += length + message.padding;

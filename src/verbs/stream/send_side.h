@@ -10,12 +10,16 @@
 
 namespace verbena::verbs::streams {
 
+/// How many of so many messages under way may be two requests.
+[[nodiscard]] constexpr std::size_t most_split(std::size_t messages) { return (messages + 1) / 2; }
+
 /// What goes out as one message: a part of the send buffer, or bytes that stay where they are.
 struct Message {
   std::size_t offset = 0;             ///< in the send buffer
   const std::byte* direct = nullptr;  ///< in place of that
   std::uint32_t length = 0;
   std::uint32_t padding = 0;        ///< zeros behind them, into a ring
+  std::uint32_t before = 0;         ///< of `length` those of a WRITE before, into a ring
   std::uint32_t taken = 0;          ///< of the send buffer, until it has completed
   std::optional<remote_region> to;  ///< where the peer has a ring, padding included
 };
@@ -31,6 +35,13 @@ class SendSide {
   /// `pads`: its messages may have padding.
   SendSide(std::span<std::byte> ring, std::size_t slots, bool pads)
       : ring_(ring), slots_(slots), pads_(pads) {}
+
+  /// Bytes of data in a packet, which messages into a ring are split by; without them, or 0, they
+  /// are not. Asked for when the peer has a ring.
+  [[nodiscard]] bool asks_for_packet() const {
+    return peer_.transport == stream_transport::ring && !packet_;
+  }
+  void set_packet(std::uint32_t bytes) { packet_ = bytes; }
 
   /// Where the next message goes, as long as it may be; then how many bytes were put there.
   [[nodiscard]] std::span<std::byte> room();
@@ -49,8 +60,9 @@ class SendSide {
   [[nodiscard]] Result<> handle_credit(const Credit& credit);
   /// The low 16 bits of the messages released.
   [[nodiscard]] Result<> handle_released(std::uint16_t messages);
-  /// The oldest message under way, which has taken so many bytes, has completed.
-  void handle_sent(std::uint32_t taken);
+  /// The oldest message under way has completed, which has `taken` so many bytes; `split` where it
+  /// was two requests.
+  void handle_sent(std::uint32_t taken, bool split);
 
   /// What was put there, as a message that is then under way.
   [[nodiscard]] std::optional<Message> poll_message();
@@ -75,13 +87,21 @@ class SendSide {
   /// Bytes of the peer's ring from the next one on that may be written, and lie in one piece.
   [[nodiscard]] std::uint64_t ring_room() const;
   [[nodiscard]] std::uint64_t credit() const;
-  [[nodiscard]] std::uint32_t padding_of(std::uint64_t length) const;
+  /// How a message into a ring is laid out.
+  struct Layout {
+    std::uint32_t before = 0;
+    std::uint32_t padding = 0;
+  };
+  [[nodiscard]] Layout split(std::uint64_t length) const;
+  [[nodiscard]] Layout layout_of(std::uint64_t length, bool direct) const;
 
   std::span<std::byte> ring_;
   std::size_t slots_;
   bool pads_;
   const std::byte* direct_ = nullptr;  ///< of what was written and is no message yet
   std::size_t under_way_ = 0;
+  std::size_t split_ = 0;  ///< of those, which are two requests
+  std::optional<std::uint32_t> packet_;
   std::uint64_t written_ = 0;  // totals of bytes: cut_ <= written_
   std::uint64_t cut_ = 0;
   std::uint64_t placed_ = 0;  // in the peer's ring: those, and padding

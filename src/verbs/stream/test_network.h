@@ -54,7 +54,9 @@ struct FakeEnd {
     post_receives();
     while (const auto transmit = core.poll_transmit()) {
       under_way.push_back(*transmit);
-      ASSERT_LE(++not_completed, most_sends) << "more requests than the send queue holds";
+      requests.push_back(transmit->before != 0 ? kMostRequests : 1);
+      not_completed += requests.back();
+      ASSERT_LE(not_completed, most_sends) << "more requests than the send queue holds";
     }
   }
   std::size_t write(std::span<const std::byte> from) {
@@ -89,6 +91,7 @@ struct FakeEnd {
   std::size_t most_sends;
   std::size_t not_completed = 0;  ///< under way, or arrived and not told to the sender
   std::deque<Transmit> under_way;
+  std::deque<std::size_t> requests;  ///< of those, and of what arrived and the sender does not know
   std::deque<std::uint32_t> receives;  ///< posted
   std::size_t acknowledged = 0;
 
@@ -125,7 +128,7 @@ inline void arrive(FakeEnd& from, FakeEnd& to) {
     ASSERT_LE(body.size(), to.core.slot(receive).size());
     std::ranges::copy(body, to.core.slot(receive).begin());
   }
-  to.arrived.push_back({receive, sent.length + sent.padding, sent.immediate});
+  to.arrived.push_back({receive, sent.length + sent.padding - sent.before, sent.immediate});
 }
 
 /// It looks at the oldest that has arrived.
@@ -145,7 +148,8 @@ inline void deliver(FakeEnd& from, FakeEnd& to) {
 /// The completion of the oldest request that has arrived.
 inline void acknowledge(FakeEnd& at) {
   --at.acknowledged;
-  --at.not_completed;
+  at.not_completed -= at.requests.front();
+  at.requests.pop_front();
   at.core.handle_sent();
 }
 
