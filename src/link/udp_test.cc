@@ -246,7 +246,9 @@ TEST_P(UdpLinkTest, LonePacketsOfAStreamComeSeveralASystemCall) {
 }
 
 TEST_P(UdpLinkTest, SinglePacketsCarryIdentificationZero) {
+  EXPECT_TRUE(sender_->segments(path_));
   sender_->use_single_packets(path_.destination);
+  EXPECT_FALSE(sender_->segments(path_));
   const OwnedTrain sent(path_, 5, 0, 10 * 256, 256);
   ASSERT_EQ(send({sent.train()}), 1U);
   EXPECT_EQ(sender_->counters().sends, 10U);

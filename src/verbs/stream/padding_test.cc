@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Padding behind messages of whole packets into a ring.
+//
+// Messages into a ring whose packets have one length, and padding behind them.
 
 #include <gtest/gtest.h>
 
@@ -80,6 +81,99 @@ TEST(StreamPadding, TheOldestPaddedMessageMayBeReadToItsLastByte) {
   write(third);
   EXPECT_EQ(text_of(right), "b" + third);
   EXPECT_FALSE(right.core.failure());
+}
+
+/// Two requests, of which the second has one packet.
+TEST(StreamPadding, ALongMessageIsSplitIntoPacketsOfOneLength) {
+  constexpr std::uint32_t kPacket = 4096;
+  stream_options options = small(stream_transport::ring, 8);
+  options.buffer_size = 96 << 10;
+  options.send_buffer = 512 << 10;
+  FakeEnd left(options);
+  FakeEnd right(options);
+  left.core.set_packet(kPacket);
+  settle(left, right);
+  std::uint64_t random = 1;
+  for (int i = 0; i < 300; ++i) {
+    random = random * 6364136223846793005 + 1442695040888963407;
+    const std::size_t size = i == 0 ? 64 << 10 : kPaddedFrom + (random >> 33) % (80 << 10);
+    const std::string text(size, static_cast<char>('a' + i % 26));
+    if (left.write(bytes_of(text)) != size) {  // at the end of a buffer or ring
+      settle(left, right);
+      (void)text_of(right);
+      settle(left, right);
+      continue;
+    }
+    left.pump();
+    const Transmit sent = left.under_way.back();
+    const std::uint32_t last = sent.length + sent.padding - sent.before;
+    if (sent.before != 0) {
+      EXPECT_EQ(sent.before % (last + kOfImmediate), 0U);
+      EXPECT_LE(last + kOfImmediate, kPacket);
+      EXPECT_EQ(last % 4, 0U);
+      EXPECT_EQ(parse_immediate(*sent.immediate)->before, sent.before / (last + kOfImmediate));
+    }
+    if (i == 0) {
+      EXPECT_EQ(sent.before, 16U * 3856);
+      EXPECT_EQ(sent.padding, 12U);
+    }
+    settle(left, right);
+    EXPECT_EQ(text_of(right), text);
+    settle(left, right);
+  }
+  EXPECT_FALSE(right.core.failure());
+  EXPECT_EQ(right.core.counters().bytes_received, left.core.counters().bytes_sent);
+}
+
+TEST(StreamPadding, WhatMayNotBeSplitIsOneRequest) {
+  stream_options options = small(stream_transport::ring, 8);
+  options.buffer_size = 96 << 10;
+  options.send_buffer = 512 << 10;
+  FakeEnd left(options);
+  FakeEnd right(options);
+  settle(left, right);
+  const auto split = [&](std::size_t size, std::uint32_t packet, bool direct = false) {
+    left.core.set_packet(packet);
+    const std::string text(size, 'x');
+    EXPECT_EQ(direct ? left.write_direct(bytes_of(text)) : left.write(bytes_of(text)), size);
+    left.pump();
+    const bool is = left.under_way.back().before != 0;
+    settle(left, right);
+    EXPECT_EQ(text_of(right), text);
+    settle(left, right);
+    return is;
+  };
+  constexpr std::size_t kLong = 32 << 10;
+  EXPECT_TRUE(split(kLong, 4096));
+  EXPECT_FALSE(split(kLong, 0)) << "how long packets are is not known";
+  EXPECT_FALSE(split(kLong, 128)) << "more packets than an immediate tells of";
+  EXPECT_FALSE(split(kLong, kLong + 4)) << "it is one packet";
+  EXPECT_FALSE(split(kPaddedFrom - 1, 4096)) << "it is short";
+  EXPECT_FALSE(split(kLong, 4096, true)) << "it stays where it lies until it completes";
+  EXPECT_TRUE(split(kLong, 4096));
+}
+
+/// As many as the send queue has been made for.
+TEST(StreamPadding, HalfOfTheMessagesUnderWayMayBeSplit) {
+  stream_options options = small(stream_transport::ring, 8);
+  options.buffer_size = 32 << 10;
+  options.send_buffer = 256 << 10;
+  options.sends = 3;
+  FakeEnd left(options);
+  FakeEnd right(options);
+  left.core.set_packet(4096);
+  settle(left, right);
+  const std::string text(20 << 10, 'x');
+  const auto split = [&] {
+    EXPECT_EQ(left.write(bytes_of(text)), text.size());
+    left.pump();
+    return left.under_way.back().before != 0;
+  };
+  EXPECT_TRUE(split());
+  EXPECT_TRUE(split());
+  EXPECT_FALSE(split());
+  settle(left, right);
+  EXPECT_TRUE(split());
 }
 
 TEST(StreamPadding, NothingIsPaddedWhereARequestHasOnePiece) {

@@ -56,7 +56,8 @@ TEST(StreamProtocol, RefusesAPeerThatBreaksTheRules) {
   EXPECT_THAT(after_hello(Frame(Bye())), ::testing::HasSubstr("a bye without a fin"));
   EXPECT_THAT(after_hello(Frame(Leave())), ::testing::HasSubstr("a leave before its fin"));
   EXPECT_THAT(after_hello(8U, 1U), ::testing::HasSubstr("a release of 1 messages"));
-  EXPECT_THAT(after_hello(8U, 0x20000U), ::testing::HasSubstr("immediate 0x20000"));
+  EXPECT_THAT(after_hello(8U, 0xff0000U), ::testing::HasSubstr("immediate 0xff0000"));
+  EXPECT_THAT(after_hello(8U, 0x10000U), ::testing::HasSubstr("8 bytes behind a WRITE"));
   EXPECT_THAT(after_hello(8U, kPadded), ::testing::HasSubstr("padding at the end of 8 bytes"));
 
   FakeEnd early(small(stream_transport::messages));
@@ -85,6 +86,22 @@ TEST(StreamProtocol, RefusesDataBeyondTheCredit) {
   EXPECT_FALSE(failure_after(end, hello));
   EXPECT_FALSE(failure_after(end, 200, 0));
   EXPECT_TRUE(failure_after(end, 57, 0)) << "it does not fit before the ring's end";
+}
+
+TEST(StreamProtocol, RefusesMorePacketsBeforeThanThereIsRoomFor) {
+  const Hello hello{
+      .transport = stream_transport::messages, .receives = 4, .buffer_size = 64, .ring = {}};
+  const auto before = [](std::uint8_t packets) { return DataImmediate{.before = packets}.value(); };
+  FakeEnd end(small(stream_transport::ring));  // of 256 bytes
+  EXPECT_FALSE(failure_after(end, hello));
+  EXPECT_FALSE(failure_after(end, 60, before(3)));
+  EXPECT_EQ(end.core.front()->size(), 252U);
+  const auto failure = failure_after(end, 1, before(1));
+  ASSERT_TRUE(failure);
+  EXPECT_THAT(failure->context(), ::testing::HasSubstr("6 bytes to byte 252 of the ring"));
+  FakeEnd most(small(stream_transport::ring));
+  EXPECT_FALSE(failure_after(most, hello));
+  EXPECT_TRUE(failure_after(most, 0xffffffff, before(kMostBefore)));
 }
 
 TEST(StreamProtocol, RefusesPaddingThatIsNone) {
