@@ -50,6 +50,7 @@ class MemoryLink final : public link::Link {
   MemoryLink(Inbox& mine, Inbox& theirs) : mine_(mine), theirs_(theirs) {}
   std::size_t send(std::span<const wire::Train> trains, Time now) override;
   std::size_t receive(std::span<wire::Segment> segments, Time now) override;
+  [[nodiscard]] bool segments(const wire::Path& /*path*/) override { return true; }
 
  private:
   Inbox& mine_;

@@ -134,9 +134,9 @@ struct Handled {
 enum class Acks : std::uint8_t { kHold, kSend };
 
 /// Whether all packets leave now, or those that do not fill a whole send wait for what is posted
-/// next, so that both leave in one: those at the end of a queue of SENDs whose packets are all of
-/// one length (no immediate, whole path MTUs), or of a list of SENDs or WRITEs of one packet and
-/// one length, posted while others are under way.
+/// next, so that both leave in one: those at the end of a queue of SENDs and WRITEs whose packets
+/// are all of one length (whole path MTUs and no immediate, or spread), or of a list of such of one
+/// packet, posted while others are under way.
 enum class Rests : std::uint8_t { kHold, kSend };
 
 /// The sans-IO transport of one shard: requester, responder and state of its queue pairs. It

@@ -153,11 +153,11 @@ std::uint32_t packets_of_a_send(std::size_t size) {
 }
 
 /// The bytes of each packet, BTH to ICRC, of a SEND or WRITE whose packets have one length; else 0.
-std::size_t packet_size(const SendWqe& wqe, const Split& split) {
+std::size_t packet_size(const SendWqe& wqe, const Split& split, const Splitting& how) {
   const bool several = split.count > 1;
   if (several && wqe.length % split.payload != 0) return 0;
   const std::size_t size =
-      wire::Bth::kSize + padded(several ? split.payload : wqe.length) + wire::kIcrcSize;
+      how.header + padded(several ? split.payload : wqe.length) + wire::kIcrcSize;
   switch (wqe.request.opcode) {
     case SendOpcode::kSend: return size;
     case SendOpcode::kWrite: return several && !split.spread ? 0 : size + wire::Reth::kSize;
@@ -176,16 +176,18 @@ bool alike(const SendWqe& one, const SendWqe& other) {
 std::optional<std::uint32_t> whole_list(SendQueue& queue, std::uint32_t index, std::uint32_t sent,
                                         const Splitting& how) {
   constexpr std::uint32_t kList = 8;  // shorter ones of one packet each gain little
+  constexpr std::uint32_t kMostOfList = 1 << 20;
   const std::uint32_t count = queue.tail() - index;
   if (count < kList) return std::nullopt;
   const SendWqe& first = queue.at(index);
   if (!alike(first, queue.at(index + 1)) || !alike(first, queue.at(queue.tail() - 1)))
     return std::nullopt;
   const Split split = split_of(first, how);
-  const std::size_t size = packet_size(first, split);
+  const std::size_t size = packet_size(first, split, how);
   if (size == 0) return std::nullopt;
-  const std::uint32_t packets = count * split.count - sent;
-  return packets - packets % packets_of_a_send(size);
+  const std::uint64_t packets = std::uint64_t{count} * split.count - sent;
+  if (packets > kMostOfList) return std::nullopt;
+  return static_cast<std::uint32_t>(packets - packets % packets_of_a_send(size));
 }
 
 }  // namespace
@@ -203,7 +205,7 @@ std::optional<std::uint32_t> whole_sends(SendQueue& queue, std::uint32_t index, 
   for (; index != queue.tail(); ++index) {
     const SendWqe& wqe = queue.at(index);
     const Split split = split_of(wqe, how);
-    const std::size_t its = wqe.request.fence ? 0 : packet_size(wqe, split);
+    const std::size_t its = wqe.request.fence ? 0 : packet_size(wqe, split, how);
     if (its == 0 || (size != 0 && its != size)) return std::nullopt;
     size = its;
     packets += split.count - std::exchange(sent, 0);

@@ -34,6 +34,7 @@ inline constexpr std::uint32_t kTurnBytes = 64 << 10;
 /// it as one send (EngineConfig::segments).
 struct Splitting {
   std::uint32_t mtu = 0;
+  std::uint32_t header = wire::Bth::kSize;  ///< bytes before the RETH, or the data
   bool segments = false;
 };
 
@@ -45,8 +46,8 @@ struct Split {
 };
 
 /// Of a SEND or WRITE. The first packet of a WRITE of several is longer than the others, by the
-/// RETH, and leaves apart from them. Where packets of one length share sends, a WRITE is spread: each
-/// packet is one of its own, unless there are so many that it matters little.
+/// RETH, and leaves apart from them. Where packets of one length share sends, a WRITE is spread:
+/// each packet is one of its own, unless there are so many that it matters little.
 [[nodiscard]] Split split_of(const SendWqe& wqe, const Splitting& how);
 inline constexpr std::uint32_t kMostSpread = 256 << 10;  ///< bytes
 
@@ -66,7 +67,8 @@ struct MessagePart {
                                                                   const MessagePart& part);
 
 /// How many of the packets that were posted fill whole sends (`Rests`): those from the one at
-/// `sent` of the request at `index` on. Nothing where they cannot share sends, or are many, or few.
+/// `sent` of the request at `index` on. Nothing where they cannot share sends, or are many that are
+/// not alike, or few.
 [[nodiscard]] std::optional<std::uint32_t> whole_sends(SendQueue& queue, std::uint32_t index,
                                                        std::uint32_t sent, const Splitting& how);
 

@@ -145,7 +145,8 @@ bool Requester::can_start(const SendWqe& wqe) const {
 
 void Requester::assign_psns(SendWqe& wqe) {
   wqe.first_psn = next_psn_;
-  const Split split = is_atomic(wqe.request.opcode) ? Split() : split_of(wqe, splitting());
+  const bool one = is_atomic(wqe.request.opcode) || wqe.length <= qp_.mtu();
+  const Split split = one ? Split{.payload = qp_.mtu()} : split_of(wqe, splitting());
   wqe.payload = split.payload;
   wqe.psn_count = split.count;
   wqe.spread = split.spread;
@@ -172,7 +173,9 @@ std::uint32_t Requester::payload_on_the_way(const SendWqe& wqe) const {
 
 Splitting Requester::splitting() const {
   const wire::Path& path = qp_.path();
+  const bool xrc = qp_.config().type == QpType::kXrcSend;
   return {.mtu = qp_.mtu(),
+          .header = static_cast<std::uint32_t>(wire::Bth::kSize + (xrc ? wire::XrcEth::kSize : 0)),
           .segments = path.channel == 0 && core_.config.segments && core_.config.segments(path)};
 }
 

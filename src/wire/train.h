@@ -20,8 +20,9 @@ inline constexpr std::uint32_t kMaxSendSegments = 64;
 inline constexpr std::size_t kMaxSendBytes = 65507;
 
 /// A run of packets on their way out: what the engine hands to a link. They are of one message, or
-/// a *row*: messages of one packet each, which differ in nothing but their payload, their PSN, and
-/// by `remote_step` in their place in the peer's memory. One packet is a train of one.
+/// a *row*: messages of one packet each, of which the last may be shorter, and which differ
+/// otherwise in nothing but their payload, their PSN, and by `remote_step` in their place in the
+/// peer's memory. One packet is a train of one.
 ///
 /// `head` is the header template: its BTH carries the first packet's PSN and opcode, its extension
 /// headers stand on those packets whose opcode has them (RETH on a FIRST, AETH on a FIRST or LAST
@@ -38,9 +39,9 @@ struct Train {
   /// What each packet's RETH is ahead of the one before. Where that is something, a RETH's length
   /// is its packet's, whatever that of `head` says.
   std::uint64_t remote_step = 0;
-  bool ack_request_last = false;   ///< AckReq on the last packet (head.bth.ack_request is on none)
-  bool solicited_last = false;     ///< the solicited bit on the last packet
-  std::uint32_t piggyback = 0;     ///< of the last packet by a channel: piggyback(), or 0
+  bool ack_request_last = false;  ///< AckReq on the last packet (head.bth.ack_request is on none)
+  bool solicited_last = false;    ///< the solicited bit on the last packet
+  std::uint32_t piggyback = 0;    ///< of the last packet by a channel: piggyback(), or 0
   std::span<const ConstBytes> gather{};
 
   /// Makes it as new, but for the extension headers: whoever gives it an opcode that has some sets

@@ -344,16 +344,16 @@ static void check_both_ways(struct pair* pair) {
   check(pair, "WRITE while reading", there, length, theirs);
 }
 
-// A WRITE one byte beyond the memory is refused, what stands behind it is flushed, and no byte has
-// moved.
+// A WRITE of one packet, one byte beyond the memory, is refused, what stands behind it is flushed,
+// and no byte has moved.
 static void check_refusal(struct pair* pair) {
   clear(pair, kEmpty);
   pair_meet(pair);
   if (is_client(pair)) {
-    fill(pair->buffer, 4096, 8000);
-    struct ibv_sge sge = part(pair, 0, 4096);
+    fill(pair->buffer, 256, 8000);
+    struct ibv_sge sge = part(pair, 0, 256);
     struct ibv_send_wr beyond =
-        request_of(pair, IBV_WR_RDMA_WRITE, 111, &sge, 1, kMaxMessage - 4095);
+        request_of(pair, IBV_WR_RDMA_WRITE, 111, &sge, 1, kMaxMessage - 255);
     struct ibv_send_wr behind = request_of(pair, IBV_WR_RDMA_WRITE, 112, &sge, 1, 0);
     beyond.next = &behind;
     post_send(pair, &beyond);

@@ -49,6 +49,7 @@ class CnpWatch final : public link::Link {
   std::size_t send(std::span<const wire::Train> trains, Time now) override {
     return inner_->send(trains, now);
   }
+  [[nodiscard]] bool segments(const wire::Path& path) override { return inner_->segments(path); }
   std::size_t receive(std::span<wire::Segment> segments, Time now) override {
     const std::size_t count = inner_->receive(segments, now);
     for (const wire::Segment& segment : segments.first(count)) {

@@ -82,6 +82,7 @@ bool connection::poll_completions() {
 void connection::handle(const work_completion& completion) {
   if (is_direct(completion.wr_id()) && resources_.direct != 0) --resources_.direct;
   if (!completion.ok()) return handle_failed(completion);
+  if (is_before(completion.wr_id())) return;
   if (is_send(completion.wr_id())) return core().handle_sent();
   const bool written = completion.opcode() == IBV_WC_RECV_RDMA_WITH_IMM;
   const auto immediate = completion.immediate();

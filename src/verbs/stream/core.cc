@@ -214,14 +214,13 @@ std::optional<Transmit> Core::poll_frame() {
 std::optional<Transmit> Core::poll_message() {
   const auto message = send_.poll_message();
   if (!message) return std::nullopt;
-  under_way_.push(
-      {.what = Sent::kMessage, .taken = message->taken, .split = message->before != 0});
+  under_way_.push({.what = Sent::kMessage, .taken = message->taken, .split = message->before != 0});
   // Of its last packet, and each one before.
   const std::uint32_t each = message->length + message->padding - message->before + kOfImmediate;
   std::optional<std::uint32_t> immediate;
   if (message->to || receive_.has_released())
-    immediate = DataImmediate{.padding = static_cast<std::uint8_t>(message->padding),
-                              .before = static_cast<std::uint8_t>(message->before / each),
+    immediate = DataImmediate{.before = static_cast<std::uint8_t>(message->before / each),
+                              .padding = static_cast<std::uint8_t>(message->padding),
                               .released = receive_.announce_messages()}
                     .value();
   return Transmit{.kind = message->to ? Transmit::Kind::kWrite : Transmit::Kind::kMessage,

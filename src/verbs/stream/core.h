@@ -28,7 +28,7 @@ struct Memory {
   std::span<std::byte> slots;  ///< slot_bytes() of it
   std::span<std::byte> ring;   ///< ring_bytes() of it
   remote_region ring_for_peer;
-  bool pads = true;  ///< requests may have kMaxPieces
+  bool pads = true;  ///< requests may have kMaxPieces: without, nothing is padded or split
 };
 [[nodiscard]] std::size_t send_bytes(const stream_options& options);
 [[nodiscard]] std::size_t slot_bytes(const stream_options& options);
@@ -39,7 +39,8 @@ struct Memory {
 /// `invalid_argument` names the option that is out of its bounds.
 [[nodiscard]] Result<> check_options(const stream_options& options);
 
-/// A request for the send queue, or two. Each of these completes, in order.
+/// A request for the send queue, or two of which the first one's completion is not told. Each
+/// completes, in order.
 struct Transmit {
   enum class Kind : std::uint8_t {
     kFrame,    ///< SEND with immediate
@@ -52,7 +53,7 @@ struct Transmit {
   const std::byte* direct = nullptr;  ///< in place of that: the user's
   std::uint32_t length = 0;
   std::uint32_t padding = 0;  ///< bytes behind those, from kPaddingAt on
-  std::uint32_t before = 0;   ///< of `length` those of a WRITE before, which does not complete
+  std::uint32_t before = 0;   ///< of `length` those of a WRITE before
   std::optional<std::uint32_t> immediate;
   remote_region to;
 };

@@ -96,10 +96,11 @@ std::size_t write_frame(const Frame& frame, std::span<std::byte, kMaxFrame> to) 
 }
 
 Result<DataImmediate> parse_immediate(std::uint32_t value) {
-  const DataImmediate immediate{.padding = static_cast<std::uint8_t>(value >> 24),
-                                .before = static_cast<std::uint8_t>(value >> 16),
+  const DataImmediate immediate{.before = static_cast<std::uint8_t>(value >> 24),
+                                .padding = static_cast<std::uint8_t>(value >> 16),
                                 .released = static_cast<std::uint16_t>(value)};
-  if (immediate.before <= kMostBefore) return immediate;
+  if (immediate.before != 0 || immediate.padding == 0 || immediate.padding == kPadding)
+    return immediate;
   return protocol_error(fmt::format("immediate {:#x}", value));
 }
 

@@ -22,36 +22,36 @@
 /// Numbers of credit are totals since the beginning. Data are SENDs, or RDMA WRITEs with immediate
 /// into a ring. Their immediate, with which no frame can be mistaken:
 ///
-///   padding (8)   packets before (8)   the low bits of the messages released (16)
+///   packets before (8)   padding (8)   the low bits of the messages released (16)
 ///
 /// What a software NIC sends at once are packets of one length, of which the last may be shorter.
 /// SENDs have no immediate where nothing new is to be said: all packets of a message may have one
 /// length then, also together with other messages. A WRITE cannot do without. So a message into a
 /// ring may be two requests: a WRITE of so many packets, and one with immediate, of one packet that
 /// has kOfImmediate bytes of data less than each of those. Where it is one, padding of kPadding
-/// bytes makes its last packet a short one. Padding is behind at least kPaddedFrom bytes of data and
-/// takes its part of the ring: no two messages are for the same bytes, in whatever order they
+/// bytes makes its last packet a short one. Padding is behind at least kPaddedFrom bytes of data
+/// and takes its part of the ring: no two messages are for the same bytes, in whatever order they
 /// arrive.
 namespace verbena::verbs::streams {
 
 inline constexpr std::size_t kMaxFrame = 64;  ///< what a receive has room for at least
 inline constexpr std::uint32_t kMagic = 0x56425354;
 inline constexpr std::uint16_t kVersion = 3;
-inline constexpr std::uint32_t kFrameImmediate = 0xffffffff;
+inline constexpr std::uint32_t kFrameImmediate = 1 << 16;
 inline constexpr std::uint32_t kOfImmediate = 4;
 inline constexpr std::uint32_t kPadding = 4;
 inline constexpr std::uint32_t kMostPadding = 255;
-inline constexpr std::uint32_t kMostBefore = 254;  ///< packets
+inline constexpr std::uint32_t kMostBefore = 255;  ///< packets
 inline constexpr std::uint32_t kPaddedFrom = 16 << 10;
 
 /// What the immediate of data says.
 struct DataImmediate {
-  std::uint8_t padding = 0;
-  std::uint8_t before = 0;  ///< packets, at most kMostBefore
+  std::uint8_t before = 0;   ///< packets
+  std::uint8_t padding = 0;  ///< bytes; with no packets before 0 or kPadding
   std::uint16_t released = 0;
 
   [[nodiscard]] constexpr std::uint32_t value() const {
-    return std::uint32_t{padding} << 24 | std::uint32_t{before} << 16 | released;
+    return std::uint32_t{before} << 24 | std::uint32_t{padding} << 16 | released;
   }
   /// Bytes of a message, padding included, whose WRITE with immediate has `length`.
   [[nodiscard]] constexpr std::uint64_t bytes(std::uint32_t length) const {
@@ -59,7 +59,7 @@ struct DataImmediate {
   }
   friend bool operator==(const DataImmediate&, const DataImmediate&) noexcept = default;
 };
-/// `protocol_error` for one with more packets before it than there can be.
+/// `protocol_error` for one with other padding.
 [[nodiscard]] Result<DataImmediate> parse_immediate(std::uint32_t value);
 
 /// The first frame: what its sender receives into.

@@ -117,7 +117,7 @@ class Victim {
     std::optional<std::uint32_t> immediate =
         static_cast<std::uint32_t>(from[1]) << 15 | static_cast<std::uint32_t>(from[2]);
     if (from[1] == std::byte{0xFF}) immediate.reset();
-    if (from[1] == std::byte{0xFD}) immediate = static_cast<std::uint32_t>(from[2]) << 24;
+    if (from[1] == std::byte{0xFD}) immediate = static_cast<std::uint32_t>(from[2]) << 16;
     if (from[1] == std::byte{0xFC})
       immediate = DataImmediate{.before = static_cast<std::uint8_t>(from[2])}.value();
     if (from[1] == std::byte{0xFE}) {

@@ -74,14 +74,14 @@ TEST(StreamFrame, AHostileHelloIsRefused) {
 TEST(StreamFrame, AnImmediateOfDataIsReadAsItWasWrittenAndIsNoFrame) {
   for (const DataImmediate& immediate :
        {DataImmediate(), DataImmediate{.released = 0xffff},
-        DataImmediate{.padding = kPadding, .released = 7},
-        DataImmediate{.padding = 255, .before = kMostBefore, .released = 0xffff}}) {
+        DataImmediate{.padding = kPadding, .released = 7}, DataImmediate{.before = 1, .padding = 1},
+        DataImmediate{.before = 255, .padding = kMostPadding, .released = 0xffff}}) {
     EXPECT_NE(immediate.value(), kFrameImmediate);
     const auto read = parse_immediate(immediate.value());
     ASSERT_TRUE(read) << read.error().message();
     EXPECT_EQ(*read, immediate);
   }
-  for (const std::uint32_t value : {kFrameImmediate, 0x00ff0000U, 0x04ff0000U})
+  for (const std::uint32_t value : {kFrameImmediate, 0x00030000U, 0x00050000U, 0x00ff0000U})
     EXPECT_FALSE(parse_immediate(value)) << value;
 }
 

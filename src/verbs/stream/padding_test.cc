@@ -94,6 +94,7 @@ TEST(StreamPadding, ALongMessageIsSplitIntoPacketsOfOneLength) {
   left.core.set_packet(kPacket);
   settle(left, right);
   std::uint64_t random = 1;
+  int splits = 0;
   for (int i = 0; i < 300; ++i) {
     random = random * 6364136223846793005 + 1442695040888963407;
     const std::size_t size = i == 0 ? 64 << 10 : kPaddedFrom + (random >> 33) % (80 << 10);
@@ -108,6 +109,7 @@ TEST(StreamPadding, ALongMessageIsSplitIntoPacketsOfOneLength) {
     const Transmit sent = left.under_way.back();
     const std::uint32_t last = sent.length + sent.padding - sent.before;
     if (sent.before != 0) {
+      ++splits;
       EXPECT_EQ(sent.before % (last + kOfImmediate), 0U);
       EXPECT_LE(last + kOfImmediate, kPacket);
       EXPECT_EQ(last % 4, 0U);
@@ -121,8 +123,27 @@ TEST(StreamPadding, ALongMessageIsSplitIntoPacketsOfOneLength) {
     EXPECT_EQ(text_of(right), text);
     settle(left, right);
   }
+  EXPECT_GT(splits, 200);
   EXPECT_FALSE(right.core.failure());
   EXPECT_EQ(right.core.counters().bytes_received, left.core.counters().bytes_sent);
+}
+
+/// Some more packets than there must be, where those would take too much padding.
+TEST(StreamPadding, PacketsAreSplitFurtherForLessPadding) {
+  stream_options options = small(stream_transport::ring, 8);
+  options.buffer_size = 256 << 10;
+  options.send_buffer = 1 << 20;
+  FakeEnd left(options);
+  FakeEnd right(options);
+  left.core.set_packet(1024);
+  settle(left, right);
+  const std::string text(128 << 10, 'x');
+  EXPECT_EQ(left.write(bytes_of(text)), text.size());
+  left.pump();
+  EXPECT_EQ(left.under_way.back().before, 133U * 980);
+  EXPECT_EQ(left.under_way.back().padding, 244U);
+  settle(left, right);
+  EXPECT_EQ(text_of(right), text);
 }
 
 TEST(StreamPadding, WhatMayNotBeSplitIsOneRequest) {

@@ -57,7 +57,7 @@ TEST(StreamProtocol, RefusesAPeerThatBreaksTheRules) {
   EXPECT_THAT(after_hello(Frame(Leave())), ::testing::HasSubstr("a leave before its fin"));
   EXPECT_THAT(after_hello(8U, 1U), ::testing::HasSubstr("a release of 1 messages"));
   EXPECT_THAT(after_hello(8U, 0xff0000U), ::testing::HasSubstr("immediate 0xff0000"));
-  EXPECT_THAT(after_hello(8U, 0x10000U), ::testing::HasSubstr("8 bytes behind a WRITE"));
+  EXPECT_THAT(after_hello(8U, 0x1000000U), ::testing::HasSubstr("8 bytes behind a WRITE"));
   EXPECT_THAT(after_hello(8U, kPadded), ::testing::HasSubstr("padding at the end of 8 bytes"));
 
   FakeEnd early(small(stream_transport::messages));

@@ -12,6 +12,7 @@ namespace {
 constexpr std::size_t kBatch = 16;
 constexpr std::uint64_t kOfSend = std::uint64_t{1} << 63;  // in a wr_id
 constexpr std::uint64_t kOfDirect = kOfSend | std::uint64_t{1} << 62;
+constexpr std::uint64_t kOfBefore = kOfSend | std::uint64_t{1} << 61;
 
 Result<> check_queues(const stream_options& options, const completion_channel& channel,
                       const completion_queue& cq, const queue_pair<rc>& qp) {
@@ -97,7 +98,9 @@ send_request<rc> request_of(const Transmit& transmit, std::span<const mr_slice> 
 std::uint32_t packet_of(const queue_pair<rc>& qp) {
   constexpr std::uint32_t kSmallest = 256;  // IBV_MTU_256, which is 1
   const auto attributes = qp.query();
-  return attributes ? kSmallest << (attributes->path_mtu - IBV_MTU_256) : 0;
+  const bool known =
+      attributes && attributes->path_mtu >= IBV_MTU_256 && attributes->path_mtu <= IBV_MTU_4096;
+  return known ? kSmallest << (attributes->path_mtu - IBV_MTU_256) : 0;
 }
 
 }  // namespace
@@ -147,10 +150,10 @@ Result<> post_sends(Resources& of, const queue_pair<rc>& qp) {
       if (all) break;
       if (next->before != 0) {
         mr_slice& first = memory.at(list.size()).front();
-        first = part_of(of.regions.send,
-                        of.regions.send.bytes().subspan(next->offset, next->before));
+        first =
+            part_of(of.regions.send, of.regions.send.bytes().subspan(next->offset, next->before));
         (void)list.add(send_request<rc>::write({&first, 1}, next->to,
-                                               {.wr_id = kOfSend, .flags = send_flags::none}));
+                                               {.wr_id = kOfBefore, .flags = send_flags::none}));
       }
       const auto from = pieces_of(*next, of.regions, memory.at(list.size()));
       posting how{.wr_id = kOfSend};

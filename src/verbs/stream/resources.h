@@ -47,5 +47,8 @@ struct Resources {
 [[nodiscard]] constexpr bool is_send(std::uint64_t wr_id) { return (wr_id >> 63) != 0; }
 /// And whether the user's memory was sent from.
 [[nodiscard]] constexpr bool is_direct(std::uint64_t wr_id) { return wr_id >> 62 == 3; }
+/// Of the first request of a message of two, which tells nothing: it comes where the queue pair
+/// signals all.
+[[nodiscard]] constexpr bool is_before(std::uint64_t wr_id) { return wr_id >> 61 == 5; }
 
 }  // namespace verbena::verbs::streams

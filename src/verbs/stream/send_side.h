@@ -32,7 +32,7 @@ struct Message {
 /// No byte is taken that cannot be sent at once: what was written needs nobody who looks after it.
 class SendSide {
  public:
-  /// `pads`: its messages may have padding.
+  /// `pads`: its messages may have padding, and be split.
   SendSide(std::span<std::byte> ring, std::size_t slots, bool pads)
       : ring_(ring), slots_(slots), pads_(pads) {}
 

@@ -26,10 +26,21 @@ using ::testing::HasSubstr;
 using testing::must;
 using testing::StreamEnd;
 
+/// `signals_all`: each request completes, whatever its flags.
+StreamEnd near_end(const stream_builder& builder, bool signals_all) {
+  StreamEnd made("vrb0", builder);
+  if (signals_all)
+    made.parts.qp = must(made.pd.create_qp<rc>({.send_cq = made.parts.cq,
+                                                .recv_cq = made.parts.cq,
+                                                .caps = builder.caps(),
+                                                .signal_all = true}));
+  return made;
+}
+
 /// A stream, and a peer that does what the test says.
 struct Lone {
-  explicit Lone(const stream_builder& builder)
-      : near("vrb0", builder),
+  explicit Lone(const stream_builder& builder, bool signals_all = false)
+      : near(near_end(builder, signals_all)),
         far("vrb1", builder),
         memory(must(far.pd.alloc_mr(1_MiB, testing::kEverything))),
         end((connect(near, far), must(builder.start(std::move(near.parts), near.pd)))) {
@@ -270,6 +281,21 @@ TEST(StreamFailure, MoreThanTheCreditIsRefused) {
   const auto last = lone.end.read_some(into);
   ASSERT_FALSE(last);
   EXPECT_THAT(last.error().message(), HasSubstr("a message more than the 4"));
+}
+
+/// Of a message of two requests the second one's completion counts. The last message finds no
+/// receive.
+TEST(StreamFailure, AQueuePairThatSignalsAllTellsWhenAMessageHasArrived) {
+  Lone lone(stream_builder(), true);
+  const remote_region all = must(lone.memory.remote());
+  lone.send(streams::Hello{.transport = stream_transport::ring,
+                           .receives = 8,
+                           .buffer_size = 64 << 10,
+                           .ring = {all.address() + 64_KiB, 384_KiB, all.rkey()}});
+  const std::string text(32_KiB, 'x');
+  for (int i = 0; i < 8; ++i) must(lone.end.write(bytes_of(text)));
+  lone.end.set_write_timeout(300ms);
+  EXPECT_EQ(lone.end.flush().error(), std::errc::timed_out);
 }
 
 /// What lies in the receive is not what a frame brought.
