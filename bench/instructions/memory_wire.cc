@@ -73,8 +73,9 @@ std::size_t MemoryLink::receive(std::span<wire::Segment> segments, Time) {
 Result<nic::Attachment> MemoryHost::attach(const wire::Address& address) {
   const std::uint8_t place = attached_++;
   VERBENA_CHECK(place < inboxes_.size());
-  nic::Attachment made{.slot = static_cast<std::uint8_t>(place + 1),
-                       .link = std::make_unique<MemoryLink>(inboxes_[place], inboxes_[1U - place])};
+  nic::Attachment made{
+      .slot = static_cast<std::uint8_t>(place + 1),
+      .link = std::make_unique<MemoryLink>(inboxes_[place], inboxes_[1U - place], segments_)};
   addresses_[place] = address;
   if (rings_) {
     channels_[place] = VERBENA_TRY(link::ShmChannels::create());

@@ -47,14 +47,16 @@ class Inbox {
 /// Between two inboxes.
 class MemoryLink final : public link::Link {
  public:
-  MemoryLink(Inbox& mine, Inbox& theirs) : mine_(mine), theirs_(theirs) {}
+  MemoryLink(Inbox& mine, Inbox& theirs, bool segments)
+      : mine_(mine), theirs_(theirs), segments_(segments) {}
   std::size_t send(std::span<const wire::Train> trains, Time now) override;
   std::size_t receive(std::span<wire::Segment> segments, Time now) override;
-  [[nodiscard]] bool segments(const wire::Path& /*path*/) override { return true; }
+  [[nodiscard]] bool segments(const wire::Path& /*path*/) override { return segments_; }
 
  private:
   Inbox& mine_;
   Inbox& theirs_;
+  bool segments_;
   wire::IcrcMemo icrc_;
 };
 
@@ -76,6 +78,8 @@ class MemoryHost final : public nic::Host {
   void share() { shares_ = true; }
   /// Before the first NIC: packets between them go by rings.
   void use_rings() { rings_ = true; }
+  /// Before the first NIC: packets of one length share sends.
+  void use_segments() { segments_ = true; }
   /// Lets a NIC work, as the runner does: the first that was opened, or the second.
   void drive(std::size_t which);
 
@@ -90,6 +94,7 @@ class MemoryHost final : public nic::Host {
 
   bool shares_ = false;
   bool rings_ = false;
+  bool segments_ = false;
   std::array<std::shared_ptr<link::ShmChannels>, 2> channels_{};
   std::array<std::shared_ptr<nic::DirectPaths>, 2> paths_{};
   std::array<wire::Address, 2> addresses_{};

@@ -37,6 +37,9 @@ void write_list(unsigned warm_up, unsigned times);  ///< ibv_post_send of WRITEs
 void place_list(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that takes those in
 void train_place(unsigned warm_up,
                  unsigned times);  ///< ibv_poll_cq that takes in a WRITE of 32 KiB
+// The same where packets of one length share sends: each is a WRITE of its own.
+void spread_post(unsigned warm_up, unsigned times);   ///< ibv_post_send of it
+void spread_place(unsigned warm_up, unsigned times);  ///< ibv_poll_cq that takes it in
 // By rings.
 void post_near(unsigned warm_up, unsigned times);       ///< ibv_post_send of a SEND
 void poll_near(unsigned warm_up, unsigned times);       ///< ibv_poll_cq that takes it in

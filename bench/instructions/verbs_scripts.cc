@@ -269,6 +269,20 @@ void train_place(unsigned warm_up, unsigned times) {
       [&] { VERBENA_CHECK(pair.b->poll() == 0); }, [&] { pair.settle(); });
 }
 
+void spread_post(unsigned warm_up, unsigned times) {
+  Pair::host.use_segments();
+  Pair pair;
+  pair.expected = 1;
+  run_script(
+      warm_up, times, [] {}, [&] { pair.a->send(IBV_WR_RDMA_WRITE, kLong, *pair.b); },
+      [&] { pair.settle(); });
+}
+
+void spread_place(unsigned warm_up, unsigned times) {
+  Pair::host.use_segments();
+  train_place(warm_up, times);
+}
+
 void post_near(unsigned warm_up, unsigned times) {
   Pair::host.use_rings();
   post_send(warm_up, times);

@@ -18,7 +18,7 @@ inline namespace literals {
 /// direction follows its receiver: the two may differ.
 enum class stream_transport : std::uint8_t {
   messages = 1,  ///< SENDs into the receives of this end: one for each message, whatever its size
-  ring = 2,      ///< RDMA WRITEs with immediate into a ring of this end's memory
+  ring = 2,      ///< RDMA WRITEs into a ring of this end's memory, told of by an immediate
 };
 
 /// Sizes and times of one end.

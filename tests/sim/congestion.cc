@@ -151,7 +151,10 @@ class CongestionRun {
         trace_(trace_to),
         scheduler_(plan.seed ^ 0xCC01),
         network_(scheduler_, trace_,
-                 {.latency = plan.latency, .jitter = {}, .queue_bytes = kHostDelivers},
+                 {.latency = plan.latency,
+                  .jitter = {},
+                  .queue_bytes = kHostDelivers,
+                  .segments = plan.seed % 2 == 0},
                  plan.seed ^ 0xCC02),
         host_(scheduler_, network_, kNap, plan.seed ^ 0xCC03,
               [this](Scheduler::Group group, std::unique_ptr<link::Link> port) {

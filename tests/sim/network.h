@@ -26,7 +26,7 @@ struct NetworkPlan {
   Duration jitter{1'000};                 ///< up to this on top, without overtaking
   std::uint32_t queue_bytes = 208 << 10;  ///< of a receiver, as the kernel counts a socket buffer
   std::uint32_t refuse_ppm = 0;           ///< sends of which the way out takes only a part
-  bool segments = false;  ///< as `link/link.h` has it; what leaves is the same
+  bool segments = false;                  ///< as `link/link.h` has it; what leaves is the same
 };
 
 struct NetworkCounters {

@@ -199,9 +199,11 @@ void Side::post_wrong_remote(SendWork work, ibv_wc_status expected) {
     add_source(work);
     begins = work.target.size != 0 && work.length > mtu_ && world_.plan().network.segments &&
              !world_.plan().same_host;
-    if (begins)
+    if (begins) {
       work.data = std::make_shared<const std::vector<std::byte>>(
           work.data->begin(), work.data->begin() + work.target.size);
+      order_after_reads(work, work.data);
+    }
   } else if (work.kind == Kind::kRead) {
     add_destination(work);
   } else {

@@ -128,24 +128,6 @@ TEST(StreamPadding, ALongMessageIsSplitIntoPacketsOfOneLength) {
   EXPECT_EQ(right.core.counters().bytes_received, left.core.counters().bytes_sent);
 }
 
-/// Some more packets than there must be, where those would take too much padding.
-TEST(StreamPadding, PacketsAreSplitFurtherForLessPadding) {
-  stream_options options = small(stream_transport::ring, 8);
-  options.buffer_size = 256 << 10;
-  options.send_buffer = 1 << 20;
-  FakeEnd left(options);
-  FakeEnd right(options);
-  left.core.set_packet(1024);
-  settle(left, right);
-  const std::string text(128 << 10, 'x');
-  EXPECT_EQ(left.write(bytes_of(text)), text.size());
-  left.pump();
-  EXPECT_EQ(left.under_way.back().before, 133U * 980);
-  EXPECT_EQ(left.under_way.back().padding, 244U);
-  settle(left, right);
-  EXPECT_EQ(text_of(right), text);
-}
-
 TEST(StreamPadding, WhatMayNotBeSplitIsOneRequest) {
   stream_options options = small(stream_transport::ring, 8);
   options.buffer_size = 96 << 10;
@@ -168,6 +150,7 @@ TEST(StreamPadding, WhatMayNotBeSplitIsOneRequest) {
   EXPECT_TRUE(split(kLong, 4096));
   EXPECT_FALSE(split(kLong, 0)) << "how long packets are is not known";
   EXPECT_FALSE(split(kLong, 128)) << "more packets than an immediate tells of";
+  EXPECT_FALSE(split(kLong, 472)) << "more padding";
   EXPECT_FALSE(split(kLong, kLong + 4)) << "it is one packet";
   EXPECT_FALSE(split(kPaddedFrom - 1, 4096)) << "it is short";
   EXPECT_FALSE(split(kLong, 4096, true)) << "it stays where it lies until it completes";

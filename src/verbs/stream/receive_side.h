@@ -77,9 +77,9 @@ class ReceiveSide {
   Fifo<std::uint32_t> to_post_;
   Fifo<Arrived> unread_;  // of messages
   std::size_t read_of_front_ = 0;
-  std::uint64_t arrived_ = 0;   // bytes
-  Fifo<Padding> padded_;        // that was not come to yet
-  std::uint64_t placed_ = 0;    // of the ring, with padding: consumed_ <= placed_
+  std::uint64_t arrived_ = 0;  // bytes
+  Fifo<Padding> padded_;       // that was not come to yet
+  std::uint64_t placed_ = 0;   // of the ring, with padding: consumed_ <= placed_
   std::uint64_t consumed_ = 0;
   std::uint64_t messages_ = 0;
   std::uint64_t released_ = 0;  // messages

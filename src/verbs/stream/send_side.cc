@@ -76,22 +76,20 @@ std::uint64_t SendSide::credit() const {
   return std::min(ring_room(), std::max<std::uint64_t>(peer_.buffer_size, part));
 }
 
-/// Into packets of one length: as few as can be, or some more where that takes too much padding.
+/// Into packets of one length, as few as there can be: so is the WRITE split by itself.
 SendSide::Layout SendSide::split(std::uint64_t length) const {
   constexpr std::uint64_t kLongest = 256 << 10;  // of more it matters little
   const std::uint64_t packet = packet_.value_or(0);
   if (packet == 0 || length > kLongest || split_ == most_split(slots_)) return {};
   const std::uint64_t all = length + kOfImmediate;
-  const std::uint64_t least = (all + packet - 1) / packet;
-  const std::uint64_t most = std::min<std::uint64_t>(least + least / 16, kMostBefore + 1);
-  for (std::uint64_t count = std::max<std::uint64_t>(least, 2); count <= most; ++count) {
-    const std::uint64_t each = (all + count * 4 - 1) / (count * 4) * 4;
-    const std::uint64_t padding = count * each - all;
-    if (padding <= kMostPadding && padding + kOfImmediate < each)
-      return {.before = static_cast<std::uint32_t>(all + padding - each),
-              .padding = static_cast<std::uint32_t>(padding)};
-  }
-  return {};
+  const std::uint64_t count = (all + packet - 1) / packet;
+  const std::uint64_t each = (all + count * 4 - 1) / (count * 4) * 4;
+  const std::uint64_t padding = count * each - all;
+  const bool can = count > 1 && count - 1 <= kMostBefore && padding <= kMostPadding &&
+                   padding + kOfImmediate < each;
+  if (!can) return {};
+  return {.before = static_cast<std::uint32_t>(all + padding - each),
+          .padding = static_cast<std::uint32_t>(padding)};
 }
 
 /// What is sent from where it lies is one request, whose end is the end of all.
