@@ -44,6 +44,13 @@ target_compile_options(verbena_flags INTERFACE
   $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion>
   # The same precompiled header is the same file, whenever it was made (for ccache).
   $<$<AND:$<BOOL:${VERBENA_PCH}>,$<COMPILE_LANGUAGE:CXX>>:SHELL:-Xclang\ -fno-pch-timestamp>)
+# GCC's choice for a structure of some hundred bytes is one instruction (rep stos, rep movs) that takes
+# longer to begin than stores take.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+  target_compile_options(verbena_flags INTERFACE
+    -mmemset-strategy=vector_loop:512:noalign,libcall:-1:noalign
+    -mmemcpy-strategy=vector_loop:512:noalign,libcall:-1:noalign)
+endif()
 # Rooms compiled for both ways of linking: as a whole where a target asks for it, else as ever.
 if(VERBENA_LTO)
   target_link_options(verbena_flags INTERFACE

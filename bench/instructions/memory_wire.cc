@@ -46,9 +46,8 @@ std::size_t Inbox::take(std::span<wire::Segment> segments) {
   const std::size_t count = std::min(segments.size(), put_ - taken_);
   for (wire::Segment& segment : segments.first(count)) {
     const Datagram& from = datagrams_[taken_++ % kRoom];
-    segment = {.datagram = ConstBytes(from.bytes).first(from.size),
-               .path = from.path,
-               .position = from.position};
+    segment.renew(ConstBytes(from.bytes).first(from.size), from.path);
+    segment.position = from.position;
   }
   return count;
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cerrno>
+#include <cstddef>
+#include <cstring>
 
 #include "compat/objects.h"
 #include "compat/scratch.h"
@@ -49,10 +51,11 @@ using PieceScratch = Scratch<engine::Sge, kMaxPieces>;
 
 /// Copies a gather list; `to` has room for `count`.
 inline void copy_pieces(std::span<engine::Sge> to, const ibv_sge* from) {
-  for (engine::Sge& piece : to) {
-    piece = {from->addr, from->length, from->lkey};
-    ++from;
-  }
+  static_assert(offsetof(engine::Sge, address) == offsetof(ibv_sge, addr) &&
+                offsetof(engine::Sge, length) == offsetof(ibv_sge, length) &&
+                offsetof(engine::Sge, lkey) == offsetof(ibv_sge, lkey));
+  // Whole, for who copies them whole next: see wire::Segment::renew().
+  if (!to.empty()) std::memcpy(static_cast<void*>(to.data()), from, to.size_bytes());
 }
 
 }  // namespace verbena::compat

@@ -46,11 +46,13 @@ void Responder::answer_acknowledge() {
     answers_.back().msn = msn_;
     return;
   }
-  static_cast<void>(push({.kind = Answer::Kind::kAcknowledge,
-                          .psn = psn,
-                          .msn = msn_,
-                          .aeth_kind = wire::Aeth::Kind::kAck,
-                          .aeth_value = wire::Aeth::kNoCredits}));
+  if (answers_.size() >= answers_limit_) return;
+  Answer& answer = answers_.emplace_back();  // in place: see wire::Segment::renew()
+  answer.kind = Answer::Kind::kAcknowledge;
+  answer.psn = psn;
+  answer.msn = msn_;
+  answer.aeth_kind = wire::Aeth::Kind::kAck;
+  answer.aeth_value = wire::Aeth::kNoCredits;
 }
 
 void Responder::answer_nak(wire::Aeth::Kind kind, std::uint8_t value, std::uint32_t psn) {

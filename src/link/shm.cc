@@ -221,7 +221,7 @@ bool ShmLink::write(const wire::Train& train) {
                  .packets = index};
       return way->out.broken();
     }
-    std::memcpy(place, packet.headers.data(), packet.header_size);
+    wire::copy_headers(packet, place);
     std::byte* const end = place + packet.wire_size() - lent.size();
     wire::store_icrc(end - wire::kIcrcSize, packet.piggyback);
     // What went away meanwhile is lost, and the transport finds out.
@@ -300,7 +300,8 @@ std::size_t ShmLink::read(Way& way, std::span<wire::Segment> segments) {
     if (record->lent != 0 && !is_in_the_middle(record->packet)) continue;
     lent += record->lent;
     wire::Segment& segment = segments[count++];
-    segment = {.datagram = record->packet, .path = way.path, .undamaged = true};
+    segment.renew(record->packet, way.path);
+    segment.undamaged = true;
     segment.path.traffic_class = record->traffic_class;
     segment.path.hop_limit = record->hop_limit;
     if (record->lent == 0) continue;

@@ -105,7 +105,9 @@ std::size_t UdpReceiver::receive(std::span<wire::Segment> segments, UdpCounters&
     if (current_.empty() && !next_delivery(may_ask, counters)) break;
     const std::uint16_t position = current_.position();
     // As a whole: what a ring left in it is not this packet's.
-    segments[filled++] = {.datagram = current_.next(), .path = path_, .position = position};
+    wire::Segment& segment = segments[filled++];
+    segment.renew(current_.next(), path_);
+    segment.position = position;
   }
   streak_ = filled == 0 ? 0 : std::min(streak_ + 1, kStreak);
   counters.packets_received += filled;

@@ -15,7 +15,8 @@ namespace verbena::nic {
 /// The host must be woken only when it sleeps longer than it may. set() stores the time and then
 /// reads what the host was promised; promise() stores the promise and then reads the time again.
 /// All four are sequentially consistent, so one of the two sees the other's: either the host
-/// returns the new time or the setter wakes it.
+/// returns the new time or the setter wakes it. A later time than before may be seen late: the host
+/// then comes back too early.
 ///
 /// `Atomic` as in gate.h.
 template <template <typename> typename Atomic>
@@ -24,7 +25,12 @@ class BasicAlarm {
   /// Under the shard's lock; verbena::kNever for no time. True when the host has to be woken.
   [[nodiscard]] bool set(Time time) {
     const Duration::rep next = time.time_since_epoch().count();
-    if (next == next_.load()) return false;
+    const Duration::rep before = next_.load();
+    if (next == before) return false;
+    if (next > before) {
+      next_.store(next, std::memory_order_release);
+      return false;
+    }
     next_.store(next);
     if (next >= promised_.load()) return false;
     promised_.store(next);  // one wake-up is enough until the host asks again

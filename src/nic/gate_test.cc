@@ -171,6 +171,29 @@ TEST(AlarmSchedules, NoTimeoutIsSleptThrough) {
   EXPECT_GT(*runs, 10U);
 }
 
+// Nor behind a time that was put off and then set earlier than what the host was promised.
+TEST(AlarmSchedules, NoTimeoutIsSleptThroughBehindOneThatWasPutOff) {
+  using Model = BasicAlarm<ModelAtomic>;
+  Schedules schedules(6);
+  const Time early{Duration(100)};
+  std::unique_ptr<Model> alarm;
+  bool woken = false;
+  std::optional<Time> promised;
+  const auto runs = schedules.explore(
+      [&] {
+        alarm = std::make_unique<Model>();
+        woken = alarm->set(Time{Duration(200)});
+        return std::vector<Schedules::Body>{[&] {
+                                              EXPECT_FALSE(alarm->set(Time{Duration(300)}));
+                                              woken = alarm->set(early) || woken;
+                                            },
+                                            [&] { promised = alarm->promise(std::nullopt); }};
+      },
+      [&] { return woken || (promised && *promised <= early); });
+  ASSERT_TRUE(runs);
+  EXPECT_GT(*runs, 10U);
+}
+
 // The same with real threads and real atomics, for the sanitizer.
 TEST(GateStress, EveryBellIsServed) {
   constexpr int kRounds = 100'000;

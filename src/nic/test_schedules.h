@@ -169,7 +169,8 @@ class ModelAtomic {
   ModelAtomic(T value) : value_(value) {}  // NOLINT(google-explicit-constructor): as std::atomic
 
   [[nodiscard]] T load() const { return at_point(); }
-  void store(T value) { at_point() = value; }
+  /// In the one order that there is here, whatever is asked for.
+  void store(T value, std::memory_order = std::memory_order_seq_cst) { at_point() = value; }
   T exchange(T value) { return std::exchange(at_point(), value); }
   bool compare_exchange_strong(T& expected, T value) {
     T& now = at_point();

@@ -32,7 +32,8 @@ inline constexpr std::size_t kIcrcSize = 4;
 /// Base Transport Header.
 struct Bth {
   static constexpr std::size_t kSize = 12;
-  static constexpr std::size_t kPsnOffset = 9;
+  /// Of the last word: whether an acknowledgement is asked for, seven reserved bits, the PSN.
+  static constexpr std::size_t kNumberedOffset = 8;
   Opcode opcode{};
   bool solicited = false;
   bool migration = true;  ///< MigReq: set on every packet of a queue pair that is not migrating
@@ -216,12 +217,14 @@ inline Bth Bth::parse(const std::byte* from) {
 }
 
 inline void Bth::encode(std::byte* to) const {
-  store_be(to, std::uint32_t{static_cast<std::uint8_t>(opcode)} << 24 |
-                   std::uint32_t{solicited} << 23 | std::uint32_t{migration} << 22 |
-                   (pad_count & 3U) << 20 | (version & 0xFU) << 16 | std::uint32_t{pkey});
-  store_be(to + 4, std::uint32_t{fecn} << 31 | std::uint32_t{becn} << 30 |
-                       (reserved6 & 0x3FU) << 24 | (destination_qp & kMask24));
-  store_be(to + 8, std::uint32_t{ack_request} << 31 | (reserved7 & 0x7FU) << 24 | (psn & kMask24));
+  const std::uint32_t first = std::uint32_t{static_cast<std::uint8_t>(opcode)} << 24 |
+                              std::uint32_t{solicited} << 23 | std::uint32_t{migration} << 22 |
+                              (pad_count & 3U) << 20 | (version & 0xFU) << 16 | std::uint32_t{pkey};
+  const std::uint32_t second = std::uint32_t{fecn} << 31 | std::uint32_t{becn} << 30 |
+                               (reserved6 & 0x3FU) << 24 | (destination_qp & kMask24);
+  store_be(to, std::uint64_t{first} << 32 | second);
+  store_be(to + kNumberedOffset,
+           std::uint32_t{ack_request} << 31 | (reserved7 & 0x7FU) << 24 | (psn & kMask24));
 }
 
 inline Reth Reth::parse(const std::byte* from) {

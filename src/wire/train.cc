@@ -30,6 +30,15 @@ std::uint64_t remote_address(const Train& train, std::uint32_t index) {
   return train.head.reth.address + index * train.remote_step;
 }
 
+/// Makes the headers of a train's packet those of the middle one at `index`, whose PSN it has.
+void renumber(const Train& train, std::uint32_t index, std::byte* headers) {
+  const Bth& bth = train.head.bth;
+  store_be(headers + Bth::kNumberedOffset,
+           (bth.reserved7 & 0x7FU) << 24 | ((bth.psn + index) & kMask24));
+  if (train.remote_step != 0)
+    store_be(headers + train.head.info().reth_offset, remote_address(train, index));
+}
+
 /// packet_at() into a place that is there.
 void encode_at(const Train& train, std::uint32_t index, TrainPacket& packet) {
   VERBENA_CHECK(index < train.count);
@@ -76,9 +85,15 @@ void advance(const Train& train, std::uint32_t index, TrainPacket& packet) {
     return;
   }
   move_on(train, train.segment_size, packet);
-  if (train.remote_step != 0)
-    store_be(packet.headers.data() + train.head.info().reth_offset, remote_address(train, index));
-  store_be24(packet.headers.data() + Bth::kPsnOffset, (train.head.bth.psn + index) & kMask24);
+  renumber(train, index, packet.headers.data());
+}
+
+void copy_headers(const TrainPacket& packet, std::byte* to) {
+  constexpr std::size_t kWord = 4;
+  const std::byte* const from = packet.headers.data();
+  std::memcpy(to, from, Bth::kNumberedOffset);
+  for (std::size_t at = Bth::kNumberedOffset; at < packet.header_size; at += kWord)
+    std::memcpy(to + at, from + at, kWord);
 }
 
 namespace {
@@ -114,24 +129,10 @@ ConstBytes payload_in_one(const Train& train, const TrainPacket& packet) {
   return rest.size() >= packet.payload_size ? rest.first(packet.payload_size) : ConstBytes();
 }
 
-namespace {
-
-/// Copies a packet's headers to its beginning; where it is long enough, and what is behind them is
-/// still to be written, as many bytes as the compiler knows.
-void put_headers(const TrainPacket& packet, std::byte* to, std::size_t packet_size) {
-  if (packet_size >= packet.headers.size()) {
-    std::memcpy(to, packet.headers.data(), packet.headers.size());
-  } else {
-    std::memcpy(to, packet.headers.data(), packet.header_size);
-  }
-}
-
-}  // namespace
-
 std::size_t write_packet(const Train& train, const TrainPacket& packet, IcrcStart start, Bytes to) {
   const std::size_t size = packet.wire_size();
   VERBENA_CHECK(to.size() >= size);
-  put_headers(packet, to.data(), size);
+  copy_headers(packet, to.data());
   std::byte* const payload = to.data() + packet.header_size;
   ConstBytes head(packet.headers.data(), packet.header_size);
   std::uint32_t crc = icrc_masked(start.state, head.data());
@@ -167,22 +168,19 @@ std::uint32_t write_run(const Train& train, std::uint32_t index, TrainPacket& pa
   const std::size_t header_size = packet.header_size;
   VERBENA_CHECK(count <= run_length(train, index, packet) && to.size() >= count * size);
   const std::byte* const from = train.gather[packet.piece].data() + packet.piece_offset;
-  const bool moves = train.remote_step != 0;
-  auto headers = packet.headers;
-  std::byte* const reth = headers.data() + (moves ? train.head.info().reth_offset : 0);
-  const std::uint32_t state = icrc_masked(start.state, headers.data());
+  TrainPacket next = packet;
+  const ConstBytes head = ConstBytes(next.headers).first(header_size);
+  const std::uint32_t state = icrc_masked(start.state, head.data());
   std::uint32_t written = 0;
   static_cast<void>(guarded(from, count * payload, [&] {
     while (written < count) {
-      const std::uint32_t psn = (train.head.bth.psn + index + written) & kMask24;
-      store_be24(headers.data() + Bth::kPsnOffset, psn);
-      if (moves) store_be(reth, remote_address(train, index + written));
+      renumber(train, index + written, next.headers.data());
       std::byte* const at = to.data() + written * size;
-      std::memcpy(at, headers.data(), header_size);
+      copy_headers(next, at);
       const auto number = static_cast<std::uint16_t>(identification + written);
-      const std::uint32_t crc = copy_crc32(state ^ icrc_of_identification(*train.path, number),
-                                           ConstBytes(headers.data(), header_size),
-                                           at + header_size, from + written * payload, payload);
+      const std::uint32_t crc =
+          copy_crc32(state ^ icrc_of_identification(*train.path, number), head, at + header_size,
+                     from + written * payload, payload);
       store_icrc(at + header_size + payload, crc);
       ++written;
       std::atomic_signal_fence(std::memory_order_seq_cst);  // it counts though the next one faults

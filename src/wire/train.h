@@ -85,6 +85,10 @@ struct TrainPacket {
 /// packet_at(), but cheap between the middle ones.
 void advance(const Train& train, std::uint32_t index, TrainPacket& packet);
 
+/// Copies a packet's headers to its beginning: in pieces as small as those in which they were
+/// written just before (see Segment::renew()).
+void copy_headers(const TrainPacket& packet, std::byte* to);
+
 /// Copies the payload of a packet out of the train's gather list. `to` has at least
 /// packet.payload_size bytes. False when some of the memory went away: the packet cannot be sent.
 [[nodiscard]] bool copy_payload(const Train& train, const TrainPacket& packet, std::byte* to);
@@ -153,6 +157,19 @@ struct Segment {
   /// with the datagram; null: nothing is missing.
   PayloadSource* lender = nullptr;
   std::uint32_t lent = 0;
+
+  /// Becomes a datagram that came on `way`, all else as made. Where it lies: put together elsewhere
+  /// it would be written in small pieces and copied in larger ones, for which a processor waits
+  /// until all stores before are done.
+  void renew(ConstBytes bytes, const Path& way) {
+    datagram = bytes;
+    path = way;
+    position = 0;
+    identification.reset();
+    undamaged = false;
+    lender = nullptr;
+    lent = 0;
+  }
 };
 
 }  // namespace verbena::wire
