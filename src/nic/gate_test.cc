@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -147,51 +148,41 @@ TEST_F(GateSchedules, FindsALostBell) {
   EXPECT_FALSE(runs);
 }
 
-// A host that sleeps longer than it may is woken, whatever the order.
-TEST(AlarmSchedules, NoTimeoutIsSleptThrough) {
-  using Model = BasicAlarm<ModelAtomic>;
+using ModelAlarm = BasicAlarm<ModelAtomic>;
+constexpr Time kEarly{Duration(100)};
+constexpr Time kLate{Duration(200)};
+
+/// A host that sleeps longer than it may is woken, whatever the order. `set_early` sets an alarm
+/// that is at kLate to kEarly at last, and says whether the host has to be woken.
+void expect_not_slept_through(const std::function<bool(ModelAlarm&)>& set_early) {
   Schedules schedules(6);
-  const Time early{Duration(100)};
-  const Time late{Duration(200)};
-  std::unique_ptr<Model> alarm;
+  std::unique_ptr<ModelAlarm> alarm;
   bool woken = false;
   std::optional<Time> promised;
   const auto runs = schedules.explore(
       [&] {
-        alarm = std::make_unique<Model>();
-        woken = alarm->set(late);  // nobody runs yet
-        return std::vector<Schedules::Body>{[&] { woken = alarm->set(early) || woken; },
+        alarm = std::make_unique<ModelAlarm>();
+        woken = alarm->set(kLate);  // nobody runs yet
+        return std::vector<Schedules::Body>{[&] { woken = set_early(*alarm) || woken; },
                                             [&] {
                                               static_cast<void>(alarm->promise(std::nullopt));
                                               promised = alarm->promise(std::nullopt);
                                             }};
       },
-      [&] { return woken || (promised && *promised <= early); });
+      [&] { return woken || (promised && *promised <= kEarly); });
   ASSERT_TRUE(runs);
   EXPECT_GT(*runs, 10U);
 }
 
-// Nor behind a time that was put off and then set earlier than what the host was promised.
+TEST(AlarmSchedules, NoTimeoutIsSleptThrough) {
+  expect_not_slept_through([](ModelAlarm& alarm) { return alarm.set(kEarly); });
+}
+
 TEST(AlarmSchedules, NoTimeoutIsSleptThroughBehindOneThatWasPutOff) {
-  using Model = BasicAlarm<ModelAtomic>;
-  Schedules schedules(6);
-  const Time early{Duration(100)};
-  std::unique_ptr<Model> alarm;
-  bool woken = false;
-  std::optional<Time> promised;
-  const auto runs = schedules.explore(
-      [&] {
-        alarm = std::make_unique<Model>();
-        woken = alarm->set(Time{Duration(200)});
-        return std::vector<Schedules::Body>{[&] {
-                                              EXPECT_FALSE(alarm->set(Time{Duration(300)}));
-                                              woken = alarm->set(early) || woken;
-                                            },
-                                            [&] { promised = alarm->promise(std::nullopt); }};
-      },
-      [&] { return woken || (promised && *promised <= early); });
-  ASSERT_TRUE(runs);
-  EXPECT_GT(*runs, 10U);
+  expect_not_slept_through([](ModelAlarm& alarm) {
+    EXPECT_FALSE(alarm.set(Time{Duration(300)}));
+    return alarm.set(kEarly);
+  });
 }
 
 // The same with real threads and real atomics, for the sanitizer.
