@@ -18,11 +18,12 @@ import traceback
 
 LONGEST = 120  # seconds; a case that needs so long hangs
 ADDRESS = "127.0.0.1"  # of the programs' TCP connections
-EARLY_TRIES = 20  # of a program whose server listens a second time, unannounced, in a guest late
+EARLY_TRIES = 20  # of a program whose server listens a second time, unannounced
 TOO_EARLY = re.compile(r"EVENT_(REJECTED; error: 8|UNREACHABLE; error: 1)\.")  # in perftest's words
 HALT = 3  # seconds; the programs' retries would last one at most
 MIB = 1 << 20
 FOLDER = pathlib.Path(__file__).resolve().parent
+LATE = ["gdb", "-q", "-batch", "-nx", "-return-child-result", "-x", str(FOLDER / "late-connect.gdb"), "--args"]
 # rping 44, client or server, closes its event channel beside the thread that waits on it, which then,
 # if it comes to it, ends the process with status 255: with its work done, and on a card too. What it
 # has printed and the C library still held comes behind that.
@@ -41,6 +42,7 @@ class Case:
     bare: bool = False  # not under `verbena run`: the command itself, or our library linked in
     status: int = 0  # of the client or the only program
     interrupt: bool = False  # once the output is as expected all get Ctrl-C, which is to end them
+    late: bool = False  # the client waits before it connects by rdma_cm, since its server is slow
     halt: tuple = ()  # how each side in turn is made to stand still while it runs: "stop", "gdb"
     together: list = dataclasses.field(default_factory=list)  # other cases at the same time
 
@@ -179,7 +181,8 @@ class Runner:
 
     def one(self, case, problems):
         """Runs a case; appends to `problems` what went wrong. perftest listens twice at one port with
-        rdma_cm, and may be too late for its client: then both start anew."""
+        rdma_cm, and may be too late for its client, which then tries again and falls over what it has freed: both
+        start anew."""
         try:
             for left in reversed(range(EARLY_TRIES)):
                 problem = self.try_one(case)
@@ -203,7 +206,8 @@ class Runner:
                     if time.monotonic() > deadline:
                         break
                     time.sleep(0.01)
-                processes.append(Process(self.client(case, port), environment))
+                late = LATE if case.late else []
+                processes.append(Process([*late, *self.client(case, port)], environment))
             for way in case.halt:
                 self.halt(processes, way)
             if case.interrupt:
