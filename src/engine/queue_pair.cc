@@ -316,7 +316,7 @@ bool QueuePair::take_like(const wire::Packet& packet, const wire::Segment& segme
   const QpState now_in = state();
   const bool plain = (now_in == QpState::kRts || now_in == QpState::kRtr) && connected() &&
                      !core_.config.congestion.on && !rider_of(packet, segment);
-  if (!plain || !responder_.handle_like(packet)) return false;
+  if (!plain || !responder_.handle_plain(packet)) return false;
   if (overrun_) enter_error(false);
   return true;
 }

@@ -66,6 +66,7 @@ void Responder::reserve() {
 // --- Requests
 
 void Responder::handle_request(const wire::Packet& packet, Time) {
+  if (packet.info().place == wire::Place::kOnly && handle_plain(packet)) return;
   if (!qp_.reliable()) return handle_unreliable(packet);
   const std::int32_t distance =
       mutant(Mutant::kPsnWindowUnsigned)
@@ -89,12 +90,12 @@ void Responder::handle_request(const wire::Packet& packet, Time) {
   execute(packet);
 }
 
-bool Responder::handle_like(const wire::Packet& packet) {
+bool Responder::handle_plain(const wire::Packet& packet) {
   const bool plain = message_ == Message::kNone && tags_ == nullptr &&
                      qp_.config().directory == nullptr && qp_.reliable() &&
                      packet.bth.psn == expected_psn_ && packet.payload.size() <= qp_.mtu();
-  if (!plain || !(packet.info().operation == wire::Operation::kWrite ? write_like(packet)
-                                                                     : receive_like(packet)))
+  if (!plain || !(packet.info().operation == wire::Operation::kWrite ? write_plain(packet)
+                                                                     : receive_plain(packet)))
     return false;
   nak_sent_ = false;
   ahead_ = 0;
@@ -103,7 +104,7 @@ bool Responder::handle_like(const wire::Packet& packet) {
 }
 
 /// What is taken for it stays taken when something is wrong.
-bool Responder::receive_like(const wire::Packet& packet) {
+bool Responder::receive_plain(const wire::Packet& packet) {
   if (packet.info().operation != wire::Operation::kSend || packet.info().has_ieth) return false;
   receive_taken_ = receive_taken_ || target_.receives->take(receive_) == ReceiveSource::Taken::kYes;
   if (!receive_taken_ || packet.payload.size() > receive_.length ||
@@ -115,10 +116,11 @@ bool Responder::receive_like(const wire::Packet& packet) {
 }
 
 /// What it has written it writes again when something is wrong.
-bool Responder::write_like(const wire::Packet& packet) {
+bool Responder::write_plain(const wire::Packet& packet) {
   const std::size_t size = packet.payload.size();
   const bool allowed = (qp_.attributes().access & kRemoteWrite) != 0;
-  if (packet.info().has_immediate || !allowed || size == 0 || packet.reth.dma_length != size)
+  if (packet.info().has_immediate || mutant(Mutant::kWriteConsumesReceive) || !allowed ||
+      size == 0 || packet.reth.dma_length != size)
     return false;
   const auto range = core_.memory.lookup_remote(packet.reth.rkey, packet.reth.address, size,
                                                 kRemoteWrite, user(target_.pd));

@@ -30,9 +30,9 @@ class Responder {
   /// Makes room for max_dest_rd_atomic READs and atomics.
   void reserve();
   void handle_request(const wire::Packet& packet, Time now);
-  /// Executes a request that is like the one before, in short: a SEND or WRITE of one packet that
-  /// the queue pair expects. False when it is to be handled as any other.
-  [[nodiscard]] bool handle_like(const wire::Packet& packet);
+  /// Executes a SEND or WRITE of one packet that the queue pair expects, in short. False when it is
+  /// to be handled as any other.
+  [[nodiscard]] bool handle_plain(const wire::Packet& packet);
   /// See QueuePair.
   [[nodiscard]] Bytes place_of(const wire::Packet& packet, std::size_t row) const;
   void handle_placed(const wire::Packet& packet, std::uint32_t row);
@@ -96,8 +96,8 @@ class Responder {
   void note_ahead();
   void handle_unreliable(const wire::Packet& packet);
   void drop_message();
-  [[nodiscard]] bool receive_like(const wire::Packet& packet);
-  [[nodiscard]] bool write_like(const wire::Packet& packet);
+  [[nodiscard]] bool receive_plain(const wire::Packet& packet);
+  [[nodiscard]] bool write_plain(const wire::Packet& packet);
   [[nodiscard]] bool in_sequence(const wire::OpcodeInfo& info) const;
   [[nodiscard]] bool right_length(const wire::Packet& packet) const;
   void execute(const wire::Packet& packet);
