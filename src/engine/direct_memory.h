@@ -35,6 +35,12 @@ class DirectMemory {
   /// not to be had.
   [[nodiscard]] virtual Bytes reach(const Target& target) = 0;
   static constexpr std::size_t kMostPlaces = 32;
+  /// Whether a READ that is behind others, which are under way, had better wait for them: it would
+  /// be the first to be fetched in a while.
+  [[nodiscard]] virtual bool awaits_first_fetch(std::uint16_t channel, std::uint64_t length) {
+    static_cast<void>(channel), static_cast<void>(length);
+    return false;
+  }
   /// Has the kernel copy what is not in this process to `to`, which are at most kMostPlaces and
   /// have `target.length` bytes in all. False when it is not to be had: some of it may have come.
   /// No number among them is sure to come whole.

@@ -91,6 +91,8 @@ Fill Requester::fill(TrainBatch& batch, Time now, Rests rests) {
       const auto done = do_directly(wqe, direct_budget, now);
       if (done == Fill::kIdle) continue;
       if (done) return *done;
+    } else if (waits_to_be_direct(wqe)) {
+      return Fill::kIdle;
     }
     if (left == 0) {
       holds_rest_ = true;

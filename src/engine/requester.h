@@ -86,6 +86,7 @@ class Requester {
 
   [[nodiscard]] bool can_be_direct(const SendWqe& wqe) const;
   [[nodiscard]] bool may_be_direct(const SendWqe& wqe) const;
+  [[nodiscard]] bool waits_to_be_direct(const SendWqe& wqe) const;
   [[nodiscard]] std::optional<Fill> do_directly(SendWqe& wqe, std::uint32_t& budget, Time now);
   [[nodiscard]] std::uint32_t copy_directly(const SendWqe& wqe);
   [[nodiscard]] bool fetch_directly(const SendWqe& wqe, const DirectMemory::Target& target) const;

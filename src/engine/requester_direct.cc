@@ -60,6 +60,15 @@ bool Requester::may_be_direct(const SendWqe& wqe) const {
                                      std::min(wqe.length, kFetchedAtOnce));
 }
 
+/// It is to be direct, once the READs before it are done.
+bool Requester::waits_to_be_direct(const SendWqe& wqe) const {
+  if (core_.config.direct == nullptr || qp_.path().channel == 0) return false;
+  const auto reads = [](const SendWqe& any) { return any.request.opcode == SendOpcode::kRead; };
+  return cursor_ == assigned_ && oldest_ != cursor_ && reads(wqe) &&
+         reads(qp_.config().send_queue->at(cursor_ - 1)) &&
+         core_.config.direct->awaits_first_fetch(qp_.path().channel, wqe.length);
+}
+
 /// kIdle: done; kMore: the turn is over. Nothing when it has to go by packets, from its beginning:
 /// the peer, or this side's way of sending, then finds what is wrong.
 std::optional<Fill> Requester::do_directly(SendWqe& wqe, std::uint32_t& budget, Time now) {

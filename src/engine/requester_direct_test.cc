@@ -80,6 +80,37 @@ TEST_F(Direct, NothingOvertakesWhatIsUnderWay) {
   EXPECT_EQ(a_.sent.completions.size(), 3U);
 }
 
+/// Else they would go by packets as long as the program has READs under way.
+TEST_F(Direct, READsThatAreToBeFetchedWaitForThoseThatAreNot) {
+  door_.offered = 0;
+  write(1, 100, SendOpcode::kRead);
+  const auto packets = turn(a_);
+  EXPECT_EQ(packets.size(), 1U);
+  door_.offered = kRemoteRead;
+  door_.allowed = 0;
+  door_.awaits_first = true;
+  write(2, 100, SendOpcode::kRead);
+  write(3, 100, SendOpcode::kRead);
+  EXPECT_TRUE(turn(a_).empty());
+  EXPECT_TRUE(door_.fetched.empty());
+  deliver(b_, packets);
+  deliver(a_, turn(b_));
+  EXPECT_TRUE(turn(a_).empty());
+  EXPECT_EQ(door_.fetched.size(), 2U);
+  for (const std::uint64_t id : {1, 2, 3}) EXPECT_EQ(a_.sent.take().id, id);
+}
+
+TEST_F(Direct, READsDoNotWaitForOthers) {
+  door_.allowed = 0;
+  door_.awaits_first = true;
+  ASSERT_TRUE(b_.receive(21, {b_.piece(2000, 100)}, now_));
+  ASSERT_TRUE(
+      a_.send({.id = 1, .opcode = SendOpcode::kSend, .signaled = true}, {a_.piece(0, 50)}, now_));
+  write(2, 100, SendOpcode::kRead);
+  EXPECT_EQ(turn(a_).size(), 2U);
+  EXPECT_TRUE(door_.fetched.empty());
+}
+
 TEST_F(Direct, WhatIsNotToBeHadGoesByPackets) {
   door_.allowed = 0;
   write(1, 3000);

@@ -36,7 +36,12 @@ class Door final : public DirectMemory {
     EXPECT_EQ(channel, kChannel);
     return (offered & access) != 0 && length <= most;
   }
+  bool awaits_first_fetch(std::uint16_t channel, std::uint64_t) override {
+    EXPECT_EQ(channel, kChannel);
+    return awaits_first;
+  }
   bool fetch(const Target& target, std::span<const Bytes> to) override {
+    awaits_first = false;
     fetched.push_back(to.size());
     EXPECT_FALSE(inside);
     const auto bytes = peer->keys.lookup_remote(target.key, target.address, target.length,
@@ -65,6 +70,7 @@ class Door final : public DirectMemory {
   std::uint32_t offered = kRemoteWrite | kRemoteRead;
   std::uint64_t most = ~std::uint64_t{0};
   bool fetches = true;
+  bool awaits_first = false;
   std::vector<std::size_t> fetched;  ///< places of each
   bool inside = false;
   bool there = true;

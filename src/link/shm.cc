@@ -39,6 +39,12 @@ bool is_in_the_middle(ConstBytes packet) {
   return wire::info(static_cast<wire::Opcode>(packet.front())).place == wire::Place::kMiddle;
 }
 
+/// Whether more packets of its message are to follow one.
+bool goes_on(ConstBytes packet) {
+  const wire::Place place = wire::info(static_cast<wire::Opcode>(packet.front())).place;
+  return place == wire::Place::kFirst || place == wire::Place::kMiddle;
+}
+
 /// What one call is to fetch.
 struct Asked {
   std::size_t packets = 0;
@@ -121,8 +127,10 @@ ShmLink::Way::Way(ShmChannel the_channel)
       bell(the_channel.bell),
       keep(std::move(the_channel.keep)),
       fetch_from(the_channel.fetch_from),
+      choice(std::move(the_channel.choice)),
+      fetches(wants()),
       lend_from(the_channel.lend_from) {
-  in.fetches(fetch_from != 0);
+  in.fetches(fetches);
 }
 
 ShmLink::ShmLink(std::unique_ptr<Link> inner, std::shared_ptr<ShmChannels> channels)
@@ -213,7 +221,8 @@ bool ShmLink::write(const wire::Train& train) {
   wire::TrainPacket packet = wire::packet_at(train, index);
   for (;;) {
     const bool is_long = packet.payload_size >= way->lend_from;
-    const ConstBytes lent = is_long ? way->to_lend(train, packet) : ConstBytes();
+    const ConstBytes lent =
+        is_long && way->lends_now() ? way->to_lend(train, packet) : ConstBytes();
     std::byte* const place = way->begin(train, packet, lent);
     if (place == nullptr) {
       resume_ = {.destination_qp = train.head.bth.destination_qp,
@@ -239,8 +248,15 @@ bool ShmLink::write(const wire::Train& train) {
 
 /// The payload that a packet may leave where it is; nothing: it is copied.
 ConstBytes ShmLink::Way::to_lend(const wire::Train& train, const wire::TrainPacket& packet) const {
-  return may_be_lent(packet) && out.reader_fetches() ? wire::payload_in_one(train, packet)
-                                                     : ConstBytes();
+  return may_be_lent(packet) ? wire::payload_in_one(train, packet) : ConstBytes();
+}
+
+/// More may be under way than fits into the ring, since the reader said otherwise when it was sent:
+/// the rest is lent all the same, with room left for what cannot be.
+bool ShmLink::Way::lends_now() {
+  const Fetches reader = out.reader_fetches();
+  return reader == Fetches::kAll ||
+         (reader == Fetches::kWhatDoesNotFit && !out.has_room(kRingSize / 4));
 }
 
 std::byte* ShmLink::Way::begin(const wire::Train& train, const wire::TrainPacket& packet,
@@ -255,7 +271,7 @@ std::byte* ShmLink::Way::begin(const wire::Train& train, const wire::TrainPacket
 bool ShmLink::lends(const wire::Path& path) {
   follow_changes();
   const Way* const way = way_to(path);
-  return way != nullptr && way->out.reader_fetches();
+  return way != nullptr && way->out.reader_fetches() == Fetches::kAll;
 }
 
 void ShmLink::recall(std::uint16_t channel) {
@@ -280,6 +296,7 @@ std::size_t ShmLink::receive(std::span<wire::Segment> segments, Time now) {
   for (std::size_t i = 0; i < ways_.size() && count < segments.size(); ++i) {
     Way& way = *ways_[(next_ + i) % ways_.size()];
     way.in.release();
+    if (way.choice != nullptr) way.weigh();
     count += read(way, segments.subspan(count));
   }
   if (!ways_.empty()) next_ = (next_ + 1) % ways_.size();
@@ -294,6 +311,7 @@ std::size_t ShmLink::receive(std::span<wire::Segment> segments, Time now) {
 std::size_t ShmLink::read(Way& way, std::span<wire::Segment> segments) {
   std::size_t count = 0;
   std::size_t lent = 0;
+  std::size_t copied = 0;
   while (count < segments.size() && lent < kLentAtOnce) {
     const auto record = way.in.next();
     if (!record) break;
@@ -304,11 +322,25 @@ std::size_t ShmLink::read(Way& way, std::span<wire::Segment> segments) {
     segment.undamaged = true;
     segment.path.traffic_class = record->traffic_class;
     segment.path.hop_limit = record->hop_limit;
+    if (record->packet.size() >= way.lend_from) copied += record->packet.size();
     if (record->lent == 0) continue;
     segment.lender = &way;
     segment.lent = record->lent;
   }
+  if (way.choice != nullptr && lent + copied != 0)
+    way.choice->begin(lent != 0 ? FetchChoice::Way::kFetch : FetchChoice::Way::kRing, lent + copied,
+                      goes_on(segments[count - 1].datagram));
   return count;
+}
+
+void ShmLink::Way::weigh() {
+  choice->end();
+  if (const Fetches wanted = wants(); wanted != fetches) in.fetches(fetches = wanted);
+}
+
+Fetches ShmLink::Way::wants() const {
+  if (fetch_from == 0) return Fetches::kNothing;
+  return choice == nullptr || choice->fetches() ? Fetches::kAll : Fetches::kWhatDoesNotFit;
 }
 
 std::size_t ShmLink::Way::fetch(std::span<const wire::Segment> packets, std::byte* to) {
@@ -338,7 +370,8 @@ Bytes ShmLink::Way::room(std::size_t size) {
 void ShmLink::Way::fetch_no_more() {
   const int error = errno;
   fetch_from = 0;
-  in.fetches(false);
+  choice = nullptr;
+  in.fetches(fetches = Fetches::kNothing);
   if (has_hung_up(bell)) return;
   log(LogLevel::kInfo,
       "long messages of the process at {} are copied twice from now on: they could not be read "

@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "base/sys.h"
+#include "link/fetch_choice.h"
 #include "link/link.h"
 #include "link/shm_ring.h"
 #include "wire/address.h"
@@ -29,9 +30,11 @@ struct ShmChannel {
   /// that the peer is gone. Open as long as `keep` is held.
   int bell = -1;
   std::shared_ptr<const void> keep{};
-  /// The peer's process, when this one is to fetch long payloads out of its memory; 0: the peer
+  /// The peer's process, when this one may fetch long payloads out of its memory; 0: the peer
   /// copies them into the ring.
   pid_t fetch_from = 0;
+  /// When it does; null: always.
+  std::shared_ptr<FetchChoice> choice{};
   /// Payloads from this size on are lent to a peer that fetches them.
   std::size_t lend_from = kLendFrom;
 
@@ -114,6 +117,11 @@ class ShmLink final : public Link {
     [[nodiscard]] std::byte* begin(const wire::Train& train, const wire::TrainPacket& packet,
                                    ConstBytes lent);
     void fetch_no_more();
+    /// Before more is read: what was read before has been placed.
+    void weigh();
+    [[nodiscard]] Fetches wants() const;
+    /// Whether what is long goes without its payload.
+    [[nodiscard]] bool lends_now();
 
     RingWriter out;
     RingReader in;
@@ -122,6 +130,8 @@ class ShmLink final : public Link {
     std::shared_ptr<const void> keep;
     std::uint16_t number = 0;
     pid_t fetch_from;
+    std::shared_ptr<FetchChoice> choice;
+    Fetches fetches;  ///< what the ring says of it
     std::size_t lend_from;
     std::vector<std::byte> bounce{};  ///< see room()
     std::size_t promised = 0;         ///< bytes that has_room() gave since the last send()

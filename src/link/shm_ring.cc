@@ -6,6 +6,7 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 
@@ -68,7 +69,7 @@ struct RingMemory::Indices {
   static constexpr std::size_t kApart = 128;
   alignas(kApart) std::atomic<std::uint64_t> released;  ///< the reader's
   alignas(kApart) std::atomic<std::uint32_t> armed;     ///< set by the reader, cleared by both
-  std::atomic<std::uint32_t> fetches;                   ///< the reader's
+  std::atomic<std::uint32_t> fetches;                   ///< the reader's: Fetches
   alignas(kApart) std::atomic<std::uint32_t> recalls;   ///< the writer's
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
                 std::atomic<std::uint32_t>::is_always_lock_free);
@@ -185,8 +186,10 @@ void RingWriter::commit() {
   if (descriptor.lent != 0) lent_to_ = next_;
 }
 
-bool RingWriter::reader_fetches() const {
-  return memory_.indices().fetches.load(std::memory_order_relaxed) != 0;
+Fetches RingWriter::reader_fetches() const {
+  const auto said = memory_.indices().fetches.load(std::memory_order_relaxed);
+  return said > std::to_underlying(Fetches::kWhatDoesNotFit) ? Fetches::kNothing
+                                                             : static_cast<Fetches>(said);
 }
 
 // The reader fetches and then loads `recalls`; the writer counts it up before its program may
@@ -247,8 +250,8 @@ bool RingReader::arm() {
   return false;
 }
 
-void RingReader::fetches(bool does) {
-  memory_.indices().fetches.store(does ? 1 : 0, std::memory_order_relaxed);
+void RingReader::fetches(Fetches what) {
+  memory_.indices().fetches.store(std::to_underlying(what), std::memory_order_relaxed);
 }
 
 Loan RingReader::loan_of(ConstBytes packet) {

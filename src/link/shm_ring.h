@@ -77,6 +77,13 @@ struct RingRecord {
   std::uint32_t lent = 0;  ///< bytes of payload that did not come with it, see Loan; 0: none
 };
 
+/// What a reader does about payload that is lent.
+enum class Fetches : std::uint32_t {
+  kNothing,         ///< it has to be copied into the ring
+  kAll,             ///< it fetches what may be lent
+  kWhatDoesNotFit,  ///< it can, and takes copies rather
+};
+
 /// Payload that stays where it is in the writer's process until the reader has fetched it from
 /// there, provided that the writer has recalled nothing by then.
 struct Loan {
@@ -101,8 +108,7 @@ class RingWriter {
                                       std::uint8_t hop_limit, ConstBytes payload);
   /// Shows the packet to a reader that looks.
   void commit();
-  /// Whether the reader fetches what is lent.
-  [[nodiscard]] bool reader_fetches() const;
+  [[nodiscard]] Fetches reader_fetches() const;
   /// What is lent and not yet fetched may change from now on: the reader will not use it.
   void recall();
   /// Bytes committed since the last announce().
@@ -141,7 +147,7 @@ class RingReader {
   [[nodiscard]] bool broken() const { return broken_; }
 
   /// Tells the writer whether it may lend payloads; at first it may not.
-  void fetches(bool does);
+  void fetches(Fetches what);
   /// Of a packet that next() returned and that is lent.
   [[nodiscard]] static Loan loan_of(ConstBytes packet);
   /// How often the writer has recalled what it had lent.

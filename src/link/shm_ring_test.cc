@@ -73,9 +73,11 @@ TEST(ShmRing, PayloadsOfLongPacketsBeginAtALine) {
 
 TEST(ShmRing, LentPayloadStaysWhereItIs) {
   Ring ring;
-  EXPECT_FALSE(ring.writer.reader_fetches());
-  ring.reader.fetches(true);
-  EXPECT_TRUE(ring.writer.reader_fetches());
+  EXPECT_EQ(ring.writer.reader_fetches(), Fetches::kNothing);
+  for (const Fetches what : {Fetches::kAll, Fetches::kWhatDoesNotFit, Fetches::kNothing}) {
+    ring.reader.fetches(what);
+    EXPECT_EQ(ring.writer.reader_fetches(), what);
+  }
   const std::vector<std::byte> payload(wire::kMaxChannelMtu);
   std::byte* const to = ring.writer.begin_lent(kMinRingPacket, 3, 64, payload);
   ASSERT_NE(to, nullptr);

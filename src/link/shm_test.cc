@@ -72,7 +72,7 @@ struct Slot {
 
 class ShmLinkTest : public ::testing::Test {
  protected:
-  explicit ShmLinkTest(pid_t b_fetches_from = 0) {
+  explicit ShmLinkTest(pid_t b_fetches_from = 0, std::shared_ptr<FetchChoice> b_chooses = {}) {
     auto there = RingMemory::create().value();
     auto back = RingMemory::create().value();
     raw = RingMemory::open(there.descriptor.get()).value();
@@ -99,7 +99,8 @@ class ShmLinkTest : public ::testing::Test {
                               .peer = path.source,
                               .bell = bells[1]->get(),
                               .keep = bells[1],
-                              .fetch_from = b_fetches_from})
+                              .fetch_from = b_fetches_from,
+                              .choice = std::move(b_chooses)})
                       .value();
     EXPECT_TRUE(b.receive().empty());
   }
@@ -285,7 +286,8 @@ TEST_F(ShmLinkTest, WhoIsGoneWakesNobodyForEver) {
 class LendingTest : public ShmLinkTest {
  protected:
   static constexpr std::uint32_t kSegment = ShmChannel::kLendFrom;
-  LendingTest() : ShmLinkTest(sys::getpid()) {}
+  explicit LendingTest(std::shared_ptr<FetchChoice> choice = {})
+      : ShmLinkTest(sys::getpid(), std::move(choice)) {}
 
   /// A message of so many packets that lies in one piece.
   wire::Train message(std::uint32_t packets, wire::Opcode middle = wire::Opcode::kRcSendMiddle) {
@@ -390,6 +392,59 @@ TEST_F(LendingTest, AMemoryThatCannotBeReadIsCopiedFromThenOn) {
   EXPECT_EQ(fetch(segments), 0U);
   EXPECT_EQ(lent(receive(message(4))), 0U);
   ::munmap(pages, size);
+}
+
+/// `b` fetches when that is the faster, as a clock has it that the test sets.
+class ChoosingTest : public LendingTest {
+ protected:
+  ChoosingTest() : ChoosingTest(std::make_shared<Time>()) {}
+  /// What a message takes to be placed, once what lies in the ring is known to be.
+  void take(Duration ring, Duration fetch) {
+    const auto segments = receive(message(18));
+    *clock_ += lent(segments) != 0 ? fetch : ring;
+    EXPECT_EQ(b.link->receive(std::span(place_), b.now), 0U);
+  }
+  [[nodiscard]] bool lends() { return a.link->lends(path); }
+
+ private:
+  explicit ChoosingTest(std::shared_ptr<Time> the_clock)
+      : LendingTest(std::make_shared<FetchChoice>(
+            [the_clock] { return *the_clock; },
+            FetchChoice::Sizes{.span = 1, .turning = 1, .first_pause = 1, .longest_pause = 1})),
+        clock_(std::move(the_clock)) {}
+
+  std::shared_ptr<Time> clock_;
+  std::array<wire::Segment, 1> place_{};
+};
+
+TEST_F(ChoosingTest, TheWriterHearsWhatTheReaderChooses) {
+  using std::chrono::microseconds;
+  EXPECT_FALSE(lends());
+  for (int i = 0; i < 20; ++i) take(microseconds(450), microseconds(80));
+  int lent = 0;
+  for (int i = 0; i < 60; ++i) {
+    take(microseconds(450), microseconds(80));
+    lent += lends() ? 1 : 0;
+  }
+  EXPECT_GT(lent, 20);
+  for (int i = 0; i < 20; ++i) take(microseconds(40), microseconds(80));
+  int copied = 0;
+  for (int i = 0; i < 60; ++i) {
+    take(microseconds(40), microseconds(80));
+    copied += lends() ? 0 : 1;
+  }
+  EXPECT_GT(copied, 20);
+}
+
+TEST_F(ChoosingTest, WhatDoesNotFitIsLentAllTheSame) {
+  EXPECT_FALSE(lends());
+  const wire::Train train = message(18);
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(a.link->send(std::span(&train, 1), a.now), 1U) << i;
+  std::vector<wire::Segment> segments(6 * 18);
+  segments.resize(b.link->receive(segments, b.now));
+  EXPECT_EQ(segments.size(), 6U * 18U);
+  EXPECT_GT(lent(segments), 18U);
+  EXPECT_LT(lent(segments), 4U * 18U);
 }
 
 TEST_F(LendingTest, NothingComesFromAProcessThatIsGone) {

@@ -32,7 +32,8 @@ constexpr std::uint32_t queue_pair_of(std::uint64_t word) {
 bool maps(const DirectPath& path) { return path.pages == nullptr || !path.pages->empty(); }
 
 bool fetches(const DirectPath& path, std::uint64_t length) {
-  return path.fetch != nullptr && length <= path.most_fetched;
+  return path.fetch != nullptr &&
+         (length <= path.most_fetched || (path.choice != nullptr && path.choice->fetches()));
 }
 
 /// Whether what a peer touches ceases to concern the caller.
@@ -120,13 +121,23 @@ Bytes DirectPaths::reach(const Target& target) {
   return bytes;
 }
 
+bool DirectPaths::awaits_first_fetch(std::uint16_t channel, std::uint64_t length) {
+  const Way* const found = open_way(channel);
+  if (found == nullptr || found->path.choice == nullptr) return false;
+  return found->path.choice->awaits_first() && fetches(found->path, length);
+}
+
 bool DirectPaths::fetch(const Target& target, std::span<const Bytes> to) {
   Way* const found = open_way(target.channel);
   if (found == nullptr || !fetches(found->path, target.length)) return false;
   DirectPath& path = found->path;
+  const bool weighs = path.choice != nullptr && target.length > path.most_fetched;
+  if (weighs) path.choice->note_tried();
   const auto place = path.board.find(target, path.own);
   if (!place || place->home != MemoryHome::kOwner) return false;
+  if (weighs) path.choice->begin(link::FetchChoice::Way::kFetch, target.length, false);
   const Fetched fetched = path.fetch(place->stretch + place->into, to);
+  if (weighs) path.choice->end();
   std::atomic_thread_fence(std::memory_order_acquire);
   if (!path.there()) {
     found->gone = path.words != nullptr;

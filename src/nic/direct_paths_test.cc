@@ -218,6 +218,7 @@ class Fetches : public Paths {
     path.pages = std::make_unique<PeerPages>();
     path.there = [this] { return there_; };
     path.most_fetched = most_;
+    path.choice = choice_;
     if (fetches) {
       path.fetch = [this](std::uint64_t address, std::span<const Bytes> to) {
         meanwhile_();
@@ -237,6 +238,8 @@ class Fetches : public Paths {
   std::function<void()> meanwhile_ = [] {};
   Fetched outcome_ = Fetched::kAll;
   std::uint64_t most_ = 1 << 20;
+  std::shared_ptr<link::FetchChoice> choice_{};
+  Time now_{};
 };
 
 TEST_F(Fetches, WhatItsOwnerHasToItself) {
@@ -288,6 +291,21 @@ TEST_F(Fetches, NothingWhereThePortIsDownOrThePeerIsGone) {
   EXPECT_FALSE(fetch());
   there_ = true;
   EXPECT_TRUE(fetch());
+}
+
+TEST_F(Fetches, WhatIsLongWhileThatIsChosen) {
+  most_ = 16;
+  choice_ = std::make_shared<link::FetchChoice>(
+      [this] { return now_; }, link::FetchChoice::Sizes{.span = 1, .turning = 1, .first_pause = 1});
+  open(true);
+  EXPECT_TRUE(peer_.offers(kThere, engine::kRemoteRead, 16));
+  EXPECT_FALSE(peer_.offers(kThere, engine::kRemoteRead, 32));
+  EXPECT_FALSE(fetch());
+  while (!choice_->fetches()) choice_->begin(link::FetchChoice::Way::kRing, 1 << 20, false);
+  EXPECT_TRUE(peer_.awaits_first_fetch(kThere, 32));
+  EXPECT_TRUE(peer_.offers(kThere, engine::kRemoteRead, 32));
+  EXPECT_TRUE(fetch());
+  EXPECT_FALSE(peer_.awaits_first_fetch(kThere, 32));
 }
 
 TEST_F(Fetches, NoMoreWhereTheKernelRefuses) {

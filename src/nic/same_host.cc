@@ -9,6 +9,8 @@
 #include "base/log.h"
 #include "link/address_switch.h"
 #include "link/bell.h"
+#include "link/fetch_choice.h"
+#include "nic/monotonic_clock.h"
 
 namespace verbena::nic {
 namespace {
@@ -238,6 +240,13 @@ std::vector<int> SameHost::opened_by(const SlotPair& pair) {
   return {slot->second.board->get(), writable, readable};
 }
 
+/// That of a channel which there is already, or a new one.
+std::shared_ptr<link::FetchChoice> SameHost::choice_of(const SlotPair& pair) const {
+  const auto found = met_.find(pair);
+  const auto known = found == met_.end() ? nullptr : found->second.back().choice;
+  return known != nullptr ? known : std::make_shared<link::FetchChoice>(monotonic_now);
+}
+
 /// The channel as the slot of this process has it. One that there was before stays open: packets
 /// may be in it.
 Result<std::uint16_t> SameHost::open(const SlotPair& pair, pid_t peer, Half half) {
@@ -253,13 +262,17 @@ Result<std::uint16_t> SameHost::open(const SlotPair& pair, pid_t peer, Half half
   auto bell = std::make_shared<const LedgerFd>(ledger_, std::move(half.bell));
   const pid_t source = fetched_from(peer, fetching_);
   const bool long_too = source != 0 && fetches_long(fetching_);
+  // Elsewhere what is long is fetched while the ring is slow.
+  const bool weighs = source != 0 && !long_too && fetching_ == Fetching::kAuto;
+  const auto choice = weighs ? choice_of(pair) : nullptr;
   const std::uint16_t number = VERBENA_TRY(channels->open({.out = std::move(half.out),
                                                            .in = std::move(half.in),
                                                            .own = pair.own,
                                                            .peer = pair.peer,
                                                            .bell = bell->get(),
                                                            .keep = bell,
-                                                           .fetch_from = long_too ? source : 0}));
+                                                           .fetch_from = source,
+                                                           .choice = choice}));
   if (const auto paths = found->second.paths.lock(); paths != nullptr && half.direct) {
     half.direct->own = pair.own;
     half.direct->peer = pair.peer;
@@ -270,9 +283,10 @@ Result<std::uint16_t> SameHost::open(const SlotPair& pair, pid_t peer, Half half
       };
     }
     if (!long_too) half.direct->most_fetched = kShortRead;
+    half.direct->choice = choice;
     paths->open(number, std::move(*half.direct));
   }
-  met_[pair].push_back({.bell = bell, .number = number});
+  met_[pair].push_back({.bell = bell, .number = number, .choice = choice});
   return number;
 }
 

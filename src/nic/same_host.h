@@ -77,6 +77,7 @@ class SameHost {
   struct Channel {
     std::weak_ptr<const LedgerFd> bell{};  ///< the link has it
     std::uint16_t number = 0;
+    std::shared_ptr<link::FetchChoice> choice{};  ///< one for all channels of a pair
     [[nodiscard]] bool has_hung_up() const;
   };
   using Place = std::pair<wire::Address, std::uint8_t>;
@@ -91,6 +92,7 @@ class SameHost {
   [[nodiscard]] std::uint16_t stay_apart(const SlotPair& pair, pid_t peer);
   [[nodiscard]] Result<std::uint16_t> introduce(const SlotPair& pair, Caller& caller);
   [[nodiscard]] Result<std::uint16_t> open(const SlotPair& pair, pid_t peer, Half half);
+  [[nodiscard]] std::shared_ptr<link::FetchChoice> choice_of(const SlotPair& pair) const;
   [[nodiscard]] std::vector<int> opened_by(const SlotPair& pair);
   [[nodiscard]] std::optional<DirectPath> path_by(std::span<sys::OwnedFd> opens, ReachWords& words,
                                                   std::size_t end);

@@ -238,7 +238,7 @@ constexpr Setting kFetch{
     .meaning =
         "Whether READs by rings, and the middle of long SENDs and WRITEs, are read from the "
         "peer's memory by the process that they are for, where the kernel allows that: auto is "
-        "short READs, and what is long where that is faster on this machine.",
+        "short READs, and what is long where, or while, that is faster.",
     .allowed = {},
     .choices = kFetchChoices,
     .number = [](const Settings& s) { return static_cast<std::uint64_t>(s.fetching); },

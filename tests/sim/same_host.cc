@@ -4,14 +4,19 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <utility>
 
 #include "base/check.h"
 #include "base/sys.h"
+#include "link/fetch_choice.h"
 #include "link/shm_ring.h"
 #include "nic/fetching.h"
 
 namespace verbena::sim {
 namespace {
+
+/// READs of so many bytes are fetched whatever is chosen.
+constexpr std::uint64_t kShort = 64;
 
 /// The two ends of what wakes whoever sleeps; nobody does here, but the links ring.
 std::array<std::shared_ptr<const sys::OwnedFd>, 2> make_bells() {
@@ -91,8 +96,8 @@ std::shared_ptr<nic::DirectPaths> SameHost::open_memory(const wire::Address& add
 }
 
 /// Lets the NIC at one address use the memory of that at another one, where both open it.
-void SameHost::open_path(const wire::Address& own, const wire::Address& peer,
-                         std::uint16_t channel) {
+void SameHost::open_path(const wire::Address& own, const wire::Address& peer, std::uint16_t channel,
+                         std::shared_ptr<link::FetchChoice> choice) {
   const Place& here = places_.at(own);
   const Place& there = places_.at(peer);
   if (here.paths == nullptr || there.paths == nullptr) return;
@@ -106,7 +111,23 @@ void SameHost::open_path(const wire::Address& own, const wire::Address& peer,
       return nic::fetch(sys::getpid(), address, to);
     };
   }
+  if (choice != nullptr) made.most_fetched = kShort;
+  made.choice = std::move(choice);
   here.paths->open(channel, std::move(made));
+}
+
+/// Of every other pair of addresses, if they lend: one that changes its mind all the time.
+std::shared_ptr<link::FetchChoice> SameHost::make_choice() {
+  if (!lends_ || met_.size() / 2 % 2 == 0) return nullptr;
+  const auto clock = [this] {
+    constexpr unsigned kJumps = 60;  // bits: up to 15 ns, however little there was to do
+    jumps_ = jumps_ * 6364136223846793005U + 1442695040888963407U;
+    return wandering_ += Duration(jumps_ >> kJumps);
+  };
+  return std::make_shared<link::FetchChoice>(
+      clock,
+      link::FetchChoice::Sizes{
+          .span = 1 << 10, .turning = 4 << 10, .first_pause = 8 << 10, .longest_pause = 32 << 10});
 }
 
 std::uint16_t SameHost::meet(const wire::Address& own, const wire::Address& peer) {
@@ -122,6 +143,8 @@ std::uint16_t SameHost::meet(const wire::Address& own, const wire::Address& peer
   auto peer_out = link::RingMemory::open(in->descriptor.get());
   auto peer_in = link::RingMemory::open(out->descriptor.get());
   VERBENA_CHECK(peer_out.has_value() && peer_in.has_value());
+  const auto peer_choice = make_choice();
+  const auto choice = make_choice();
   const auto peer_number = there->second.channels->open({.out = std::move(*peer_out),
                                                          .in = std::move(*peer_in),
                                                          .own = peer,
@@ -129,6 +152,7 @@ std::uint16_t SameHost::meet(const wire::Address& own, const wire::Address& peer
                                                          .bell = bells[1]->get(),
                                                          .keep = bells[1],
                                                          .fetch_from = fetch_from,
+                                                         .choice = peer_choice,
                                                          .lend_from = 1});
   const auto number = here->second.channels->open({.out = std::move(out->memory),
                                                    .in = std::move(in->memory),
@@ -137,12 +161,13 @@ std::uint16_t SameHost::meet(const wire::Address& own, const wire::Address& peer
                                                    .bell = bells[0]->get(),
                                                    .keep = bells[0],
                                                    .fetch_from = fetch_from,
+                                                   .choice = choice,
                                                    .lend_from = 1});
   VERBENA_CHECK(peer_number.has_value() && number.has_value());
   met_[{peer, own}] = *peer_number;
   met_[{own, peer}] = *number;
-  open_path(peer, own, *peer_number);
-  open_path(own, peer, *number);
+  open_path(peer, own, *peer_number, peer_choice);
+  open_path(own, peer, *number, choice);
   return *number;
 }
 

@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/time.h"
+#include "link/fetch_choice.h"
 #include "link/link.h"
 #include "link/shm.h"
 #include "nic/direct_paths.h"
@@ -62,7 +64,9 @@ class SameHost {
   using Pair = std::pair<wire::Address, wire::Address>;
 
   void forget(const wire::Address& address);
-  void open_path(const wire::Address& own, const wire::Address& peer, std::uint16_t channel);
+  void open_path(const wire::Address& own, const wire::Address& peer, std::uint16_t channel,
+                 std::shared_ptr<link::FetchChoice> choice);
+  [[nodiscard]] std::shared_ptr<link::FetchChoice> make_choice();
 
   const Network& network_;
   const Scheduler& scheduler_;
@@ -73,6 +77,8 @@ class SameHost {
   std::map<Pair, std::uint16_t> met_;
   std::uint64_t packets_ = 0;
   std::uint64_t reads_fetched_ = 0;  ///< or parts of them
+  std::uint64_t jumps_ = 1;          ///< of the clock by which ways are chosen
+  Time wandering_{};
 };
 
 }  // namespace verbena::sim
