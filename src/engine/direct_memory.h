@@ -27,6 +27,7 @@ class DirectMemory {
     std::uint64_t address = 0;
     std::uint64_t length = 0;
     std::uint32_t access = 0;
+    bool goes_on = false;  ///< what comes before it in the request has been copied already
   };
   /// Whether anything of a peer's can be had for `access` by a channel, so many bytes at a time.
   [[nodiscard]] virtual bool offers(std::uint16_t channel, std::uint32_t access,
@@ -35,12 +36,10 @@ class DirectMemory {
   /// not to be had.
   [[nodiscard]] virtual Bytes reach(const Target& target) = 0;
   static constexpr std::size_t kMostPlaces = 32;
-  /// Whether a READ that is behind others, which are under way, had better wait for them: it would
-  /// be the first to be fetched in a while.
-  [[nodiscard]] virtual bool awaits_first_fetch(std::uint16_t channel, std::uint64_t length) {
-    static_cast<void>(channel), static_cast<void>(length);
-    return false;
-  }
+  /// Where READs of so many bytes are fetched at times: the number of the turn, which goes on; 0:
+  /// just now they are not. One is fetched when none is under way, so that those of a program which
+  /// always has some would never get there: in a new turn they wait once.
+  [[nodiscard]] virtual std::uint32_t fetch_turn(std::uint16_t channel, std::uint64_t length) = 0;
   /// Has the kernel copy what is not in this process to `to`, which are at most kMostPlaces and
   /// have `target.length` bytes in all. False when it is not to be had: some of it may have come.
   /// No number among them is sure to come whole.

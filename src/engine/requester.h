@@ -85,6 +85,7 @@ class Requester {
   [[nodiscard]] Splitting splitting() const;
 
   [[nodiscard]] bool can_be_direct(const SendWqe& wqe) const;
+  [[nodiscard]] bool could_be_direct(const SendWqe& wqe) const;
   [[nodiscard]] bool may_be_direct(const SendWqe& wqe) const;
   [[nodiscard]] bool waits_to_be_direct(const SendWqe& wqe) const;
   [[nodiscard]] std::optional<Fill> do_directly(SendWqe& wqe, std::uint32_t& budget, Time now);
@@ -149,6 +150,7 @@ class Requester {
   std::uint32_t resumed_psn_ = 0;  ///< where the latest retry inside a part of a READ began
 
   std::uint32_t direct_bytes_ = 0;  ///< of the request at the cursor that are copied already
+  std::uint32_t fetch_turn_ = 0;    ///< in which a READ was tried, see DirectMemory
 
   std::vector<Outstanding> outstanding_;  ///< oldest first; room for 256
   std::uint32_t outgoing_charge_ = 0;

@@ -45,10 +45,15 @@ bool copy(const MemoryLookup& memory, const QueuePair& qp, const SendWqe& wqe, s
 
 /// What came before a request is executed at the peer when it is acknowledged, and not earlier.
 bool Requester::can_be_direct(const SendWqe& wqe) const {
+  const bool alone = (oldest_ == cursor_ && !under_way()) || mutant(Mutant::kDirectOvertakes);
+  return alone && could_be_direct(wqe);
+}
+
+/// Were it alone.
+bool Requester::could_be_direct(const SendWqe& wqe) const {
   if (core_.config.direct == nullptr || qp_.path().channel == 0) return false;
   const SendOpcode opcode = wqe.request.opcode;
-  const bool alone = (oldest_ == cursor_ && !under_way()) || mutant(Mutant::kDirectOvertakes);
-  return alone && cursor_ == assigned_ && wqe.length != 0 &&
+  return cursor_ == assigned_ && wqe.length != 0 &&
          (opcode == SendOpcode::kWrite || opcode == SendOpcode::kRead) &&
          qp_.config().type == QpType::kRc && !qp_.pace().limits();
 }
@@ -56,17 +61,19 @@ bool Requester::can_be_direct(const SendWqe& wqe) const {
 /// The same before it is tried in a turn: else it goes by packets at once.
 bool Requester::may_be_direct(const SendWqe& wqe) const {
   return can_be_direct(wqe) &&
-         core_.config.direct->offers(qp_.path().channel, access_of(wqe.request.opcode),
-                                     std::min(wqe.length, kFetchedAtOnce));
+         (direct_bytes_ != 0 ||
+          core_.config.direct->offers(qp_.path().channel, access_of(wqe.request.opcode),
+                                      std::min(wqe.length, kFetchedAtOnce)));
 }
 
 /// It is to be direct, once the READs before it are done.
 bool Requester::waits_to_be_direct(const SendWqe& wqe) const {
-  if (core_.config.direct == nullptr || qp_.path().channel == 0) return false;
   const auto reads = [](const SendWqe& any) { return any.request.opcode == SendOpcode::kRead; };
-  return cursor_ == assigned_ && oldest_ != cursor_ && reads(wqe) &&
-         reads(qp_.config().send_queue->at(cursor_ - 1)) &&
-         core_.config.direct->awaits_first_fetch(qp_.path().channel, wqe.length);
+  if (oldest_ == cursor_ || !reads(wqe) || !could_be_direct(wqe) ||
+      !reads(qp_.config().send_queue->at(cursor_ - 1)))
+    return false;
+  const std::uint32_t turn = core_.config.direct->fetch_turn(qp_.path().channel, wqe.length);
+  return turn != 0 && turn != fetch_turn_;
 }
 
 /// kIdle: done; kMore: the turn is over. Nothing when it has to go by packets, from its beginning:
@@ -99,7 +106,9 @@ std::uint32_t Requester::copy_directly(const SendWqe& wqe) {
                               .key = wqe.request.rkey,
                               .address = wqe.request.remote_address + direct_bytes_,
                               .length = size,
-                              .access = access_of(opcode)};
+                              .access = access_of(opcode),
+                              .goes_on = direct_bytes_ != 0};
+  if (opcode == SendOpcode::kRead) fetch_turn_ = direct.fetch_turn(channel, wqe.length);
   if (const Bytes there = direct.reach(target); !there.empty()) {
     if (copy(core_.memory, qp_, wqe, direct_bytes_, there)) return size;
     static_cast<void>(direct.leave(channel, Time{}));

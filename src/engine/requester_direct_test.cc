@@ -88,7 +88,7 @@ TEST_F(Direct, READsThatAreToBeFetchedWaitForThoseThatAreNot) {
   EXPECT_EQ(packets.size(), 1U);
   door_.offered = kRemoteRead;
   door_.allowed = 0;
-  door_.awaits_first = true;
+  door_.turn = 1;
   write(2, 100, SendOpcode::kRead);
   write(3, 100, SendOpcode::kRead);
   EXPECT_TRUE(turn(a_).empty());
@@ -102,7 +102,7 @@ TEST_F(Direct, READsThatAreToBeFetchedWaitForThoseThatAreNot) {
 
 TEST_F(Direct, READsDoNotWaitForOthers) {
   door_.allowed = 0;
-  door_.awaits_first = true;
+  door_.turn = 1;
   ASSERT_TRUE(b_.receive(21, {b_.piece(2000, 100)}, now_));
   ASSERT_TRUE(
       a_.send({.id = 1, .opcode = SendOpcode::kSend, .signaled = true}, {a_.piece(0, 50)}, now_));

@@ -36,12 +36,11 @@ class Door final : public DirectMemory {
     EXPECT_EQ(channel, kChannel);
     return (offered & access) != 0 && length <= most;
   }
-  bool awaits_first_fetch(std::uint16_t channel, std::uint64_t) override {
+  std::uint32_t fetch_turn(std::uint16_t channel, std::uint64_t) override {
     EXPECT_EQ(channel, kChannel);
-    return awaits_first;
+    return turn;
   }
   bool fetch(const Target& target, std::span<const Bytes> to) override {
-    awaits_first = false;
     fetched.push_back(to.size());
     EXPECT_FALSE(inside);
     const auto bytes = peer->keys.lookup_remote(target.key, target.address, target.length,
@@ -70,7 +69,7 @@ class Door final : public DirectMemory {
   std::uint32_t offered = kRemoteWrite | kRemoteRead;
   std::uint64_t most = ~std::uint64_t{0};
   bool fetches = true;
-  bool awaits_first = false;
+  std::uint32_t turn = 0;
   std::vector<std::size_t> fetched;  ///< places of each
   bool inside = false;
   bool there = true;

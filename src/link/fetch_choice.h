@@ -43,17 +43,17 @@ class FetchChoice {
 
   [[nodiscard]] bool fetches() const { return way_ == Way::kFetch; }
 
-  /// READs are fetched when none is under way: those that come behind others go on by ring, for as
-  /// long as the program goes on. After a turn to fetching they wait, until one was tried.
-  [[nodiscard]] bool awaits_first() const { return awaits_first_; }
-  void note_tried() { awaits_first_ = false; }
+  /// While it fetches, how often it has turned; 0: it does not.
+  [[nodiscard]] std::uint32_t turn_to_fetching() const { return fetches() ? turns_ : 0; }
 
   /// So many bytes are here, to be placed. While their message goes on, the time until more comes
   /// counts, too: its sender is at work. Behind its end the program may have nothing more to say.
   void begin(Way way, std::size_t bytes, bool goes_on);
-  /// They are placed.
+  /// All that has begun is placed.
   void end() {
-    if (under_way_.bytes != 0 && !under_way_.goes_on) close(clock_());
+    if (under_way_.bytes == 0) return;
+    under_way_.placed = true;
+    if (!under_way_.goes_on) close(clock_());
   }
 
  private:
@@ -65,6 +65,7 @@ class FetchChoice {
     Way way{};
     std::size_t bytes = 0;  ///< none: nothing is
     bool goes_on = false;
+    bool placed = false;
     Time since{};
   };
   struct Span {
@@ -81,6 +82,7 @@ class FetchChoice {
 
   void close(Time now);
   void judge(Cost cost, std::size_t bytes);
+  void end_trial(bool better);
   void turn();
   [[nodiscard]] Way other() const { return fetches() ? Way::kRing : Way::kFetch; }
 
@@ -88,8 +90,9 @@ class FetchChoice {
   Sizes sizes_;
   Way way_ = Way::kRing;
   bool tries_ = false;  ///< whether the other way is better
-  bool awaits_first_ = false;
+  std::uint32_t turns_ = 0;
   std::size_t turning_ = 0;  ///< bytes that are not looked at
+  std::size_t strayed_ = 0;  ///< bytes that did not take the way which is tried
   UnderWay under_way_{};
   std::array<Sample, 2> samples_{};
   Cost usual_ = kUnknown;  ///< the least that the way in use took; while it is tried, the other one

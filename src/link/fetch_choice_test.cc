@@ -106,16 +106,45 @@ TEST_F(FetchChoiceTest, AClockThatGoesBackDoesNoHarm) {
   }
 }
 
-TEST_F(FetchChoiceTest, READsWaitBehindATurnToFetchingUntilOneWasTried) {
-  EXPECT_FALSE(choice.awaits_first());
+TEST_F(FetchChoiceTest, TurnsToFetchingHaveNumbers) {
+  EXPECT_EQ(choice.turn_to_fetching(), 0U);
   ring = std::chrono::microseconds(450);
   while (!choice.fetches()) message();
-  EXPECT_TRUE(choice.awaits_first());
-  choice.note_tried();
-  EXPECT_FALSE(choice.awaits_first());
+  const std::uint32_t first = choice.turn_to_fetching();
+  EXPECT_NE(first, 0U);
   ring = std::chrono::microseconds(1);
   while (choice.fetches()) message();
-  EXPECT_FALSE(choice.awaits_first());
+  EXPECT_EQ(choice.turn_to_fetching(), 0U);
+  ring = std::chrono::microseconds(450);
+  while (!choice.fetches()) message();
+  EXPECT_GT(choice.turn_to_fetching(), first);
+}
+
+/// Messages of two packets have no middle that could be fetched.
+TEST_F(FetchChoiceTest, ATrialEndsThoughNothingGoesTheWayThatIsTried) {
+  const auto turns_back = [&] {
+    for (std::size_t bytes = 0; bytes < 20 * kMebibyte && choice.fetches(); bytes += kPacket)
+      place(Way::kRing, kPacket, std::chrono::microseconds(2), false);
+    return !choice.fetches();
+  };
+  for (int i = 0; i < 3; ++i) {
+    while (!choice.fetches()) message();
+    EXPECT_TRUE(turns_back()) << i;
+  }
+}
+
+/// Neither is placed before both are here.
+TEST_F(FetchChoiceTest, WhatTwoChannelsBringAtOnceTellsNothing) {
+  ring = std::chrono::microseconds(450);
+  const auto both = [&] {
+    choice.begin(Way::kRing, kMebibyte, false);
+    choice.begin(Way::kRing, kPacket, true);
+    now += ring;
+    choice.end();
+  };
+  for (int i = 0; i < 1000; ++i) both();
+  EXPECT_FALSE(choice.fetches());
+  EXPECT_GT(stream(kGibibyte), kGibibyte / 2) << "as if nothing had been";
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ class Link {
 
   /// Whether packets from the middle of messages leave by this path without their payload, which
   /// then fills no memory on the way: the receiver fetches it, and what is in a gather list must
-  /// stay as it is until it is acknowledged or recalled.
+  /// stay as it is until it is acknowledged or recalled. Else some do, for which there is no room.
   [[nodiscard]] virtual bool lends(const wire::Path& /*path*/) { return false; }
   /// What was sent by this channel (`wire::Path::channel`; 0: by any) may change from now on though
   /// nobody has acknowledged it: no receiver uses what it has not fetched.

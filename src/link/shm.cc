@@ -292,11 +292,13 @@ void ShmLink::wake(Way& way) {
 
 std::size_t ShmLink::receive(std::span<wire::Segment> segments, Time now) {
   follow_changes();
+  for (Way* const way : ways_) {
+    way->in.release();
+    if (way->choice != nullptr) way->weigh();
+  }
   std::size_t count = 0;
   for (std::size_t i = 0; i < ways_.size() && count < segments.size(); ++i) {
     Way& way = *ways_[(next_ + i) % ways_.size()];
-    way.in.release();
-    if (way.choice != nullptr) way.weigh();
     count += read(way, segments.subspan(count));
   }
   if (!ways_.empty()) next_ = (next_ + 1) % ways_.size();

@@ -33,7 +33,8 @@ struct ShmChannel {
   /// The peer's process, when this one may fetch long payloads out of its memory; 0: the peer
   /// copies them into the ring.
   pid_t fetch_from = 0;
-  /// When it does; null: always.
+  /// When it fetches all that it may, and not only what does not fit into the ring; null: always.
+  /// One for all channels of a peer.
   std::shared_ptr<FetchChoice> choice{};
   /// Payloads from this size on are lent to a peer that fetches them.
   std::size_t lend_from = kLendFrom;

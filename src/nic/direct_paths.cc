@@ -121,18 +121,19 @@ Bytes DirectPaths::reach(const Target& target) {
   return bytes;
 }
 
-bool DirectPaths::awaits_first_fetch(std::uint16_t channel, std::uint64_t length) {
+std::uint32_t DirectPaths::fetch_turn(std::uint16_t channel, std::uint64_t length) {
   const Way* const found = open_way(channel);
-  if (found == nullptr || found->path.choice == nullptr) return false;
-  return found->path.choice->awaits_first() && fetches(found->path, length);
+  if (found == nullptr || found->path.fetch == nullptr) return 0;
+  const DirectPath& path = found->path;
+  return path.choice != nullptr && length > path.most_fetched ? path.choice->turn_to_fetching() : 0;
 }
 
 bool DirectPaths::fetch(const Target& target, std::span<const Bytes> to) {
   Way* const found = open_way(target.channel);
-  if (found == nullptr || !fetches(found->path, target.length)) return false;
+  if (found == nullptr || found->path.fetch == nullptr) return false;
   DirectPath& path = found->path;
+  if (!target.goes_on && !fetches(path, target.length)) return false;
   const bool weighs = path.choice != nullptr && target.length > path.most_fetched;
-  if (weighs) path.choice->note_tried();
   const auto place = path.board.find(target, path.own);
   if (!place || place->home != MemoryHome::kOwner) return false;
   if (weighs) path.choice->begin(link::FetchChoice::Way::kFetch, target.length, false);

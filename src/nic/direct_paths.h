@@ -32,7 +32,7 @@ struct DirectPath {
   /// not allowed.
   std::function<Fetched(std::uint64_t address, std::span<const Bytes> to)> fetch{};
   std::uint64_t most_fetched = ~std::uint64_t{0};  ///< bytes; what is longer comes by packets
-  /// Unless this says otherwise just now, where it is not null; it learns what fetching takes.
+  /// What is longer is fetched, too, while this says so; it learns what that takes. Null: never.
   std::shared_ptr<link::FetchChoice> choice{};
   /// Null: neither side is ever in the middle of something while the other one runs (simulator).
   std::unique_ptr<ReachWords> words{};
@@ -72,7 +72,7 @@ class DirectPaths final : public engine::DirectMemory {
   [[nodiscard]] bool offers(std::uint16_t channel, std::uint32_t access,
                             std::uint64_t length) override;
   [[nodiscard]] Bytes reach(const Target& target) override;
-  [[nodiscard]] bool awaits_first_fetch(std::uint16_t channel, std::uint64_t length) override;
+  [[nodiscard]] std::uint32_t fetch_turn(std::uint16_t channel, std::uint64_t length) override;
   [[nodiscard]] bool fetch(const Target& target, std::span<const Bytes> to) override;
   [[nodiscard]] bool leave(std::uint16_t channel, Time now) override;
   void admit(const Admission& admission) override;

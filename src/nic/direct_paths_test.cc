@@ -301,11 +301,14 @@ TEST_F(Fetches, WhatIsLongWhileThatIsChosen) {
   EXPECT_TRUE(peer_.offers(kThere, engine::kRemoteRead, 16));
   EXPECT_FALSE(peer_.offers(kThere, engine::kRemoteRead, 32));
   EXPECT_FALSE(fetch());
-  while (!choice_->fetches()) choice_->begin(link::FetchChoice::Way::kRing, 1 << 20, false);
-  EXPECT_TRUE(peer_.awaits_first_fetch(kThere, 32));
+  while (!choice_->fetches()) {
+    choice_->begin(link::FetchChoice::Way::kRing, 1 << 20, false);
+    choice_->end();
+  }
+  EXPECT_EQ(peer_.fetch_turn(kThere, 32), 1U);
+  EXPECT_EQ(peer_.fetch_turn(kThere, 16), 0U) << "is always fetched";
   EXPECT_TRUE(peer_.offers(kThere, engine::kRemoteRead, 32));
   EXPECT_TRUE(fetch());
-  EXPECT_FALSE(peer_.awaits_first_fetch(kThere, 32));
 }
 
 TEST_F(Fetches, NoMoreWhereTheKernelRefuses) {

@@ -14,7 +14,7 @@ namespace verbena::nic {
 /// itself, in one copy, which the kernel makes, instead of two that the processes make (decision
 /// 0014).
 enum class Fetching : std::uint8_t {
-  kAuto,  ///< short READs, and what is long where that is faster on this machine
+  kAuto,  ///< short READs, and what is long where, or while, that is faster
   kNever,
   kAlways,  ///< where the kernel allows it
 };

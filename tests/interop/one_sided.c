@@ -9,7 +9,7 @@ __attribute__((visibility("default"))) const char* __tsan_default_suppressions(v
 
 const char* __tsan_default_suppressions(void) {  // NOLINT(readability-identifier-naming)
   return "race:verbena::engine::Engine::Impl::place\n"
-         "race:verbena::engine::Responder::write_like\n"
+         "race:verbena::engine::Responder::write_plain\n"
          "race:verbena::engine::Responder::execute_write\n"
          "race:verbena::engine::Responder::execute_atomic\n"
          "race:verbena::engine::present\n"

@@ -16,7 +16,7 @@ namespace verbena::sim {
 namespace {
 
 /// READs of so many bytes are fetched whatever is chosen.
-constexpr std::uint64_t kShort = 64;
+constexpr std::uint64_t kShort = 1 << 10;
 
 /// The two ends of what wakes whoever sleeps; nobody does here, but the links ring.
 std::array<std::shared_ptr<const sys::OwnedFd>, 2> make_bells() {
@@ -118,7 +118,7 @@ void SameHost::open_path(const wire::Address& own, const wire::Address& peer, st
 
 /// Of every other pair of addresses, if they lend: one that changes its mind all the time.
 std::shared_ptr<link::FetchChoice> SameHost::make_choice() {
-  if (!lends_ || met_.size() / 2 % 2 == 0) return nullptr;
+  if (!lends_ || met_.size() / 2 % 2 == 1) return nullptr;
   const auto clock = [this] {
     constexpr unsigned kJumps = 60;  // bits: up to 15 ns, however little there was to do
     jumps_ = jumps_ * 6364136223846793005U + 1442695040888963407U;
