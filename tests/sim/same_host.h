@@ -78,6 +78,7 @@ class SameHost {
   std::uint64_t packets_ = 0;
   std::uint64_t reads_fetched_ = 0;  ///< or parts of them
   std::uint64_t jumps_ = 1;          ///< of the clock by which ways are chosen
+  std::uint32_t times_ = 0;          ///< that it was read
   Time wandering_{};
 };
 
