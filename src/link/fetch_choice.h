@@ -29,7 +29,7 @@ class FetchChoice {
   struct Sizes {
     std::size_t span = 256 << 10;   ///< what is timed at once: a way is judged by some of them
     std::size_t turning = 1 << 20;  ///< what may still come the way which was left: a ring's size
-    std::size_t first_pause = 64 << 20;  ///< until the first trial
+    std::size_t first_pause = 64 << 20;  ///< until a trial; the very first comes sooner
     std::size_t longest_pause = 1 << 30;
   };
 
@@ -39,7 +39,7 @@ class FetchChoice {
       : clock_(std::move(clock)),
         sizes_(sizes),
         pause_(sizes.first_pause),
-        left_(sizes.first_pause) {}
+        left_(sizes.first_pause / 8) {}  // whoever is apart from the beginning should not wait long
 
   [[nodiscard]] bool fetches() const { return way_ == Way::kFetch; }
 

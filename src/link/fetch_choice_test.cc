@@ -65,6 +65,12 @@ TEST_F(FetchChoiceTest, AProcessorThatMovesIsNoticed) {
   EXPECT_FALSE(choice.fetches());
 }
 
+TEST_F(FetchChoiceTest, WhoIsApartFromTheBeginningDoesNotWaitLong) {
+  ring = std::chrono::microseconds(450);
+  stream(16 * kMebibyte);
+  EXPECT_TRUE(choice.fetches());
+}
+
 TEST_F(FetchChoiceTest, WhatIsLittleFasterIsNotTaken) {
   fetch = std::chrono::microseconds(36);
   stream(2 * kGibibyte);
