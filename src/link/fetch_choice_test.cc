@@ -88,7 +88,7 @@ TEST_F(FetchChoiceTest, InterruptionsAreNotHeldAgainstAWay) {
   EXPECT_LT(fetched, 50 * kMebibyte) << "of 2000";
 }
 
-TEST_F(FetchChoiceTest, WhatThePeerLeavesToDoIsNotHeldAgainstIt) {
+TEST_F(FetchChoiceTest, PausesOfTheProgramAreNotHeldAgainstAWay) {
   std::size_t fetched = 0;
   for (std::size_t i = 0; i < 4096; ++i) {
     if (choice.fetches()) ++fetched;
