@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "link/shm_ring.h"
 
+#include <sys/random.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -22,7 +23,7 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr std::uint64_t kLine = 64;
 static_assert(kRingSize % kIndexSize == 0 && kRingSize % kLine == 0);
 
-/// At a record's beginning, written and read as one word, which is 0 where no packet is yet.
+/// Behind a record's mark, written and read as one word.
 struct Descriptor {
   std::uint32_t size = 0;
   std::uint8_t offset = 0;  ///< of the packet, from the record's beginning on
@@ -33,28 +34,33 @@ struct Descriptor {
 using Word = std::uint64_t;
 static_assert(sizeof(Descriptor) == sizeof(Word));
 
-/// The word at a record's beginning. Atomic, so that what was checked is what is used.
-std::atomic_ref<Word> word_at(std::byte* place) {
-  return std::atomic_ref<Word>(*reinterpret_cast<Word*>(place));
+// Both atomic: the mark goes to the other process behind all else, and what was checked of the
+// descriptor is what is used.
+std::atomic_ref<Word> mark_of(std::byte* record) {
+  return std::atomic_ref<Word>(*reinterpret_cast<Word*>(record));
 }
+std::atomic_ref<Word> descriptor_of(std::byte* record) {
+  return std::atomic_ref<Word>(*reinterpret_cast<Word*>(record + sizeof(Word)));
+}
+constexpr std::size_t kRecordHead = sizeof(Word) + sizeof(Descriptor);
 
 /// Payloads of packets from this size on begin at a line.
 constexpr std::size_t kLong = 4096;
-static_assert(sizeof(Descriptor) + wire::kMaxHeaderSize <= kLine);
-constexpr std::size_t kLentOffset = sizeof(Descriptor) + sizeof(Loan);
+static_assert(kRecordHead + wire::kMaxHeaderSize <= kLine);
+constexpr std::size_t kLentOffset = kRecordHead + sizeof(Loan);
 static_assert(kLentOffset + kMaxLentPacket == kLine);
 
 constexpr std::uint64_t footprint_of(const Descriptor& descriptor) {
   return (std::uint64_t{descriptor.offset} + descriptor.size + kLine - 1) / kLine * kLine;
 }
 
-/// Whether a record can be what a writer says of it. Room for the next word is its own, always.
+/// Whether a record can be what a writer says of it.
 constexpr bool can_be(const Descriptor& descriptor, std::uint64_t unreleased) {
   const bool placed = descriptor.lent != 0
                           ? descriptor.offset == kLentOffset && descriptor.size <= kMaxLentPacket
-                          : descriptor.offset >= sizeof(Descriptor) && descriptor.offset <= kLine;
+                          : descriptor.offset >= kRecordHead && descriptor.offset <= kLine;
   return descriptor.size >= kMinRingPacket && descriptor.size <= kMaxRingPacket && placed &&
-         unreleased + footprint_of(descriptor) <= kRingSize - kLine;
+         unreleased + footprint_of(descriptor) <= kRingSize;
 }
 
 std::unexpected<Error> no_memory() {
@@ -71,6 +77,9 @@ struct RingMemory::Indices {
   alignas(kApart) std::atomic<std::uint32_t> armed;     ///< set by the reader, cleared by both
   std::atomic<std::uint32_t> fetches;                   ///< the reader's: Fetches
   alignas(kApart) std::atomic<std::uint32_t> recalls;   ///< the writer's
+  /// Of all marks; set before anybody else has the memory, and read once. No multiple of a line, so
+  /// that no mark is 0.
+  alignas(kApart) std::uint64_t key;
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
                 std::atomic<std::uint32_t>::is_always_lock_free);
 };
@@ -82,6 +91,10 @@ Result<RingMemory::Made> RingMemory::create() {
       sys::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0)
     return no_memory();
   RingMemory memory = VERBENA_TRY(map(fd.get()));
+  std::uint64_t& key = memory.indices().key;
+  if (::getrandom(&key, sizeof key, 0) != sizeof key) return no_memory();
+  key |= 1;
+  memory.key_ = key;
   // Whoever is to read it does not look into it yet.
   memory.indices().armed.store(1);
   return Made{.memory = std::move(memory), .descriptor = std::move(fd)};
@@ -93,7 +106,11 @@ Result<RingMemory> RingMemory::open(int fd) {
   if (seals < 0 || (seals & kSeals) != kSeals || sys::fstat(fd, &status) != 0 ||
       status.st_size != kFileSize)
     return fail(std::errc::bad_message, "what a process handed over is no ring");
-  return map(fd);
+  RingMemory memory = VERBENA_TRY(map(fd));
+  memory.key_ = memory.indices().key;
+  if (memory.key_ % kLine == 0)
+    return fail(std::errc::bad_message, "what a process handed over is a ring without a key");
+  return memory;
 }
 
 Result<RingMemory> RingMemory::map(int fd) {
@@ -141,9 +158,8 @@ inline std::byte* RingWriter::begin_record(Word word) {
   begun_ = 0;
   const auto descriptor = std::bit_cast<Descriptor>(word);
   const std::uint64_t footprint = footprint_of(descriptor);
-  if (!has_room(footprint + kLine)) return nullptr;
+  if (!has_room(footprint)) return nullptr;
   begun_ = word;
-  word_at(memory_.at(next_ + footprint)).store(0, std::memory_order_relaxed);
   return memory_.at(next_) + descriptor.offset;
 }
 
@@ -151,7 +167,7 @@ std::byte* RingWriter::begin(std::size_t size, std::size_t header_size, std::uin
                              std::uint8_t hop_limit) {
   VERBENA_CHECK(size >= kMinRingPacket && size <= kMaxRingPacket &&
                 header_size <= wire::kMaxHeaderSize);
-  const std::size_t offset = size < kLong ? sizeof(Descriptor) : kLine - header_size;
+  const std::size_t offset = size < kLong ? kRecordHead : kLine - header_size;
   return begin_record(std::bit_cast<Word>(Descriptor{.size = static_cast<std::uint32_t>(size),
                                                      .offset = static_cast<std::uint8_t>(offset),
                                                      .traffic_class = traffic_class,
@@ -172,7 +188,7 @@ std::byte* RingWriter::begin_lent(std::size_t size, std::uint8_t traffic_class,
   const Loan loan{.address = reinterpret_cast<std::uintptr_t>(payload.data()),
                   .size = static_cast<std::uint32_t>(payload.size()),
                   .recalls = memory_.indices().recalls.load(std::memory_order_relaxed)};
-  std::memcpy(memory_.at(next_) + sizeof(Descriptor), &loan, sizeof loan);
+  std::memcpy(memory_.at(next_) + kRecordHead, &loan, sizeof loan);
   return place;
 }
 
@@ -180,7 +196,9 @@ void RingWriter::commit() {
   if (begun_ == 0) return;
   const auto descriptor = std::bit_cast<Descriptor>(begun_);
   const std::uint64_t footprint = footprint_of(descriptor);
-  word_at(memory_.at(next_)).store(std::exchange(begun_, 0), std::memory_order_release);
+  std::byte* const record = memory_.at(next_);
+  descriptor_of(record).store(std::exchange(begun_, 0), std::memory_order_relaxed);
+  mark_of(record).store(memory_.mark_at(next_), std::memory_order_release);
   next_ += footprint;
   unannounced_ += footprint;
   if (descriptor.lent != 0) lent_to_ = next_;
@@ -201,7 +219,7 @@ void RingWriter::recall() {
   memory_.indices().recalls.fetch_add(1, std::memory_order_seq_cst);
 }
 
-// The reader stores `armed` and then loads the next record's word; the writer stores that word and
+// The reader stores `armed` and then loads the next record's mark; the writer stores that mark and
 // then loads `armed`. With a fence between, one of the two sees the other.
 bool RingWriter::announce() {
   if (std::exchange(unannounced_, 0) == 0) return false;
@@ -214,9 +232,11 @@ bool RingWriter::announce() {
 
 std::optional<RingRecord> RingReader::next() {
   std::byte* const place = memory_.at(read_);
-  const Word word = word_at(place).load(std::memory_order_acquire);
-  if (word == 0 || broken_) return std::nullopt;
-  const auto descriptor = std::bit_cast<Descriptor>(word);
+  const Word mark = mark_of(place).load(std::memory_order_acquire);
+  if (mark != memory_.mark_at(read_) || broken_) return std::nullopt;
+  __builtin_prefetch(place + kLine);
+  const auto descriptor =
+      std::bit_cast<Descriptor>(descriptor_of(place).load(std::memory_order_relaxed));
   if (!can_be(descriptor, read_ - released_)) {
     broken_ = true;
     return std::nullopt;
@@ -245,7 +265,8 @@ bool RingReader::arm() {
   std::atomic<std::uint32_t>& armed = memory_.indices().armed;
   armed.store(1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (word_at(memory_.at(read_)).load(std::memory_order_relaxed) == 0) return true;
+  if (mark_of(memory_.at(read_)).load(std::memory_order_relaxed) != memory_.mark_at(read_))
+    return true;
   armed.store(0, std::memory_order_relaxed);
   return false;
 }

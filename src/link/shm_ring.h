@@ -22,7 +22,7 @@ inline constexpr std::size_t kMaxRingPacket =
     wire::kMaxHeaderSize + wire::kMaxChannelMtu + 3 + wire::kIcrcSize;
 inline constexpr std::size_t kMinRingPacket = wire::Bth::kSize + wire::kIcrcSize;
 /// What is left of a cache line where the payload is lent.
-inline constexpr std::size_t kMaxLentPacket = 40;
+inline constexpr std::size_t kMaxLentPacket = 32;
 
 /// The memory of a ring, which two processes have mapped: a sealed memfd with flags and kRingSize
 /// bytes behind them. Those are mapped twice in a row, so that no record is ever in two pieces.
@@ -32,17 +32,21 @@ class RingMemory {
   /// Makes one, with the descriptor for the other process. What the kernel says when it refuses.
   [[nodiscard]] static Result<Made> create();
   /// Maps what another process handed over: bad_message when it is not sealed so that nobody can
-  /// cut it short, or not of a ring's size. The descriptor is not needed any more then.
+  /// cut it short, not of a ring's size, or without a key. The descriptor is not needed any more
+  /// then.
   [[nodiscard]] static Result<RingMemory> open(int fd);
-  RingMemory(RingMemory&& other) noexcept : base_(std::exchange(other.base_, nullptr)) {}
+  RingMemory(RingMemory&& other) noexcept
+      : base_(std::exchange(other.base_, nullptr)), key_(other.key_) {}
   RingMemory& operator=(RingMemory&& other) noexcept {
     std::swap(base_, other.base_);
+    std::swap(key_, other.key_);
     return *this;
   }
   ~RingMemory();
 
-  /// All that is shared, for tests that write over it.
+  /// All that is shared, for tests that write over it; and what a record at a position begins with.
   [[nodiscard]] Bytes bytes() const;
+  [[nodiscard]] std::uint64_t mark_at(std::uint64_t position) const { return key_ ^ position; }
 
  private:
   friend class RingWriter;
@@ -54,6 +58,7 @@ class RingMemory {
   [[nodiscard]] std::byte* at(std::uint64_t position) const;
 
   std::byte* base_ = nullptr;
+  std::uint64_t key_ = 0;
 };
 
 struct RingMemory::Made {
@@ -66,8 +71,10 @@ struct RingMemory::Made {
 // the ring for good, and nothing outside the ring's memory is ever touched.
 //
 // Positions count bytes from the beginning of time; records begin at cache lines. A record's first
-// word says that it is there, and the word behind it that nothing more is: a reader that polls
-// fetches the lines of what comes and no index. Threads: each end has one user at a time.
+// word, its mark, says that it is there: a reader that polls fetches the lines of what comes and no
+// index. What stands in the ring from earlier rounds is none: a mark belongs to its position and is
+// made with a random key, which whoever writes only payloads does not know. Threads: each end has
+// one user at a time.
 
 /// A packet in a ring. It lies where the writer can still change it.
 struct RingRecord {

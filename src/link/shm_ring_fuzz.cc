@@ -14,8 +14,22 @@ using namespace verbena::link;
 
 namespace {
 
-constexpr std::size_t kIndices = std::size_t{2} * 128;
+constexpr std::size_t kIndices = std::size_t{3} * 128;  // but for the key
 constexpr std::size_t kRecordsAt = 65536;
+
+/// Gives records the marks that they would have if a writer had left them so.
+void mark_all(const RingMemory& memory) {
+  const Bytes records = memory.bytes().subspan(kRecordsAt);
+  for (std::size_t at = 0; at + 64 <= records.size();) {
+    const std::uint64_t mark = memory.mark_at(at);
+    std::memcpy(records.data() + at, &mark, sizeof mark);
+    std::uint32_t size = 0;
+    std::memcpy(&size, records.data() + at + 8, sizeof size);
+    if (size > kMaxRingPacket) return;
+    at += (std::to_integer<std::size_t>(records[at + 12]) + size + 63) / 64 * 64;
+    if (size == 0) return;
+  }
+}
 
 /// What a reader makes of it: each record within the ring, and no more of them than fit.
 void read_all(RingReader& reader) {
@@ -46,6 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 8) return 0;
   const std::size_t records = std::min(size - 8, shared.size() - kRecordsAt);
   std::memcpy(shared.data() + kRecordsAt, data + 8, records);
+  mark_all(made.memory);
   read_all(reader);
   reader.release();
 

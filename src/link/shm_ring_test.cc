@@ -2,8 +2,10 @@
 #include "link/shm_ring.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <random>
@@ -14,6 +16,9 @@ namespace verbena::link {
 namespace {
 
 constexpr std::size_t kHeaders = wire::Bth::kSize;
+// Of what is shared.
+constexpr std::size_t kKeyAt = 384;
+constexpr std::size_t kRecordsAt = 65536;
 
 /// Both ends, and a third mapping for whoever writes where it should not.
 struct Ring {
@@ -30,6 +35,11 @@ struct Ring {
     writer.commit();
     return true;
   }
+  /// Writes a record's mark and descriptor.
+  void forge(std::uint64_t position, std::uint64_t descriptor) {
+    const std::array<std::uint64_t, 2> head{raw.mark_at(position), descriptor};
+    std::memcpy(raw.bytes().data() + kRecordsAt + position % kRingSize, head.data(), sizeof head);
+  }
   /// What stands at `line` pairs of cache lines: released, armed.
   void scribble(std::size_t line, std::uint64_t value) {
     std::memcpy(raw.bytes().data() + 128 * line, &value, sizeof value);
@@ -43,7 +53,7 @@ struct Ring {
 TEST(ShmRing, PacketsComeOutAsTheyWentIn) {
   Ring ring;
   EXPECT_FALSE(ring.reader.next());
-  std::vector<std::size_t> sizes{kMinRingPacket, 17, 56, 57, 120, 1024, kMaxRingPacket};
+  std::vector<std::size_t> sizes{kMinRingPacket, 17, 48, 49, 112, 1024, kMaxRingPacket};
   for (const std::size_t size : sizes)
     ASSERT_TRUE(ring.write(size, static_cast<std::uint8_t>(size)));
   for (const std::size_t size : sizes) {
@@ -140,6 +150,35 @@ TEST(ShmRing, WhatWasNotCommittedIsNotThere) {
   EXPECT_FALSE(ring.reader.next());
 }
 
+// Payloads leave in the ring whatever they are: here at each line the mark that it had in the round
+// before, with what makes a record of it.
+TEST(ShmRing, WhatStandsThereFromEarlierRoundsIsNoRecord) {
+  Ring ring;
+  constexpr std::size_t kSize = 4096 - 16;  // whole lines with its head
+  for (int round = 0; round < 3; ++round) {
+    for (std::size_t at = 0; at < kRingSize; at += 4096) {
+      std::byte* const to = ring.writer.begin(kSize, kHeaders, 0, 0);
+      ASSERT_NE(to, nullptr);
+      const std::uint64_t before = (static_cast<std::uint64_t>(round) - 1) * kRingSize + at;
+      for (std::size_t line = 64; line < 4096; line += 64) {
+        const std::array<std::uint64_t, 2> head{ring.raw.mark_at(before + line),
+                                                std::uint64_t{16} << 32 | 48};
+        std::memcpy(to - 16 + line, head.data(), sizeof head);
+      }
+      ring.writer.commit();
+      ASSERT_TRUE(ring.reader.next());
+      ASSERT_FALSE(ring.reader.next());
+      ring.reader.release();
+    }
+  }
+  for (std::size_t at = 0; at < kRingSize; at += 64) {
+    ASSERT_TRUE(ring.write(48, 1));
+    ASSERT_TRUE(ring.reader.next());
+    ASSERT_FALSE(ring.reader.next()) << at;
+    ring.reader.release();
+  }
+}
+
 TEST(ShmRing, HoldsTwoWindowsOfTheLargestAndTakesMoreWhenTheyAreReleased) {
   Ring ring;
   std::size_t fits = 0;
@@ -183,9 +222,10 @@ TEST(ShmRing, OnlyAReaderThatSleepsIsWokenAndOnce) {
 }
 
 TEST(ShmRing, TakesOnlyWhatIsSealedAndOfItsSize) {
-  const auto open = [](std::size_t size, int seals) {
+  const auto open = [](std::size_t size, int seals, std::uint64_t key = 1) {
     const sys::OwnedFd fd(sys::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     EXPECT_EQ(sys::ftruncate(fd.get(), static_cast<off_t>(size)), 0);
+    EXPECT_EQ(::pwrite(fd.get(), &key, sizeof key, kKeyAt), sizeof key);
     EXPECT_EQ(sys::fcntl(fd.get(), F_ADD_SEALS, seals), 0);
     return RingMemory::open(fd.get()).has_value();
   };
@@ -196,20 +236,23 @@ TEST(ShmRing, TakesOnlyWhatIsSealedAndOfItsSize) {
   EXPECT_FALSE(open(size - 4096, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
   EXPECT_FALSE(open(size + 4096, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
   EXPECT_FALSE(open(size, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_WRITE));
+  EXPECT_FALSE(open(size, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, 0));
+  EXPECT_FALSE(open(size, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, 64)) << "a mark would be 0";
   const sys::OwnedFd other(sys::open("/dev/zero", O_RDWR));
   EXPECT_FALSE(RingMemory::open(other.get()));
   EXPECT_FALSE(RingMemory::open(-1));
 }
 
-// The writer always leaves a line, so what fills the ring to the last one was never written so.
 TEST(ShmRing, MoreRecordsThanFitBreakIt) {
   Ring ring;
-  const std::uint64_t word = std::uint64_t{8} << 32 | 56;  // one line
-  for (std::size_t at = 0; at < kRingSize; at += 64)
-    std::memcpy(ring.raw.bytes().data() + 65536 + at, &word, sizeof word);
+  const std::uint64_t descriptor = std::uint64_t{16} << 32 | 48;  // one line
+  for (std::size_t at = 0; at < kRingSize; at += 64) ring.forge(at, descriptor);
   std::size_t count = 0;
   while (ring.reader.next()) ++count;
-  EXPECT_EQ(count, kRingSize / 64 - 1);
+  EXPECT_EQ(count, kRingSize / 64);
+  EXPECT_FALSE(ring.reader.broken());
+  ring.forge(kRingSize, descriptor);
+  EXPECT_FALSE(ring.reader.next());
   EXPECT_TRUE(ring.reader.broken());
   ring.reader.release();
   EXPECT_FALSE(ring.reader.next()) << "for good";
@@ -219,7 +262,7 @@ TEST(ShmRing, ARecordThatCannotBeBreaksIt) {
   for (const std::uint32_t size : {1U, 15U, std::uint32_t{kMaxRingPacket + 1}, ~0U}) {
     Ring ring;
     ASSERT_TRUE(ring.write(64, 1));
-    std::memcpy(ring.raw.bytes().data() + 65536, &size, sizeof size);
+    std::memcpy(ring.raw.bytes().data() + kRecordsAt + 8, &size, sizeof size);
     EXPECT_FALSE(ring.reader.next()) << size;
     EXPECT_TRUE(ring.reader.broken());
     EXPECT_TRUE(ring.reader.arm()) << "nothing more will come";
@@ -227,10 +270,10 @@ TEST(ShmRing, ARecordThatCannotBeBreaksIt) {
 }
 
 TEST(ShmRing, APacketThatBeginsWhereNoneCanBreaksIt) {
-  for (const std::uint16_t offset : std::initializer_list<std::uint16_t>{0, 7, 65, 0xFFFF}) {
+  for (const std::uint16_t offset : std::initializer_list<std::uint16_t>{0, 15, 65, 0xFFFF}) {
     Ring ring;
     ASSERT_TRUE(ring.write(64, 1));
-    std::memcpy(ring.raw.bytes().data() + 65536 + 4, &offset, sizeof offset);
+    std::memcpy(ring.raw.bytes().data() + kRecordsAt + 12, &offset, sizeof offset);
     EXPECT_FALSE(ring.reader.next()) << offset;
     EXPECT_TRUE(ring.reader.broken());
   }
