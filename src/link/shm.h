@@ -149,6 +149,7 @@ class ShmLink final : public Link {
   void drain_bells();
   [[nodiscard]] Way* way_to(const wire::Path& path) const;
   [[nodiscard]] bool write(const wire::Train& train);
+  [[nodiscard]] bool send_single(Way& way, const wire::Train& train);
   [[nodiscard]] std::size_t read(Way& way, std::span<wire::Segment> segments);
   static void wake(Way& way);
 

@@ -123,6 +123,34 @@ bool copy_payload(const Train& train, const TrainPacket& packet, std::byte* to) 
   return gather(train, packet, to, copy_bytes);
 }
 
+std::size_t single_size(const Train& train) {
+  return train.head.info().header_size + ((train.payload_size + 3) & ~std::size_t{3}) + kIcrcSize;
+}
+
+bool write_single(const Train& train, std::byte* to) {
+  VERBENA_CHECK(train.count == 1);
+  Bth bth = train.head.bth;
+  bth.pad_count = static_cast<std::uint8_t>((0U - train.payload_size) & 3U);
+  bth.ack_request = train.ack_request_last;
+  bth.solicited = train.solicited_last;
+  // First what lies in the last cache line: see RingWriter in link/shm_ring.h.
+  store_icrc(to + single_size(train) - kIcrcSize, train.piggyback);
+  to += encode_headers(bth, train.head, to);
+  std::size_t left = train.payload_size;
+  for (const ConstBytes whole : train.gather) {
+    const ConstBytes piece = whole.first(std::min(left, whole.size()));
+    if (piece.empty()) continue;
+    const bool there =
+        guarded(piece.data(), piece.size(), [&] { copy_bytes(to, piece.data(), piece.size()); });
+    if (!there) return false;
+    to += piece.size();
+    left -= piece.size();
+  }
+  VERBENA_CHECK(left == 0);
+  std::memset(to, 0, bth.pad_count);
+  return true;
+}
+
 ConstBytes payload_in_one(const Train& train, const TrainPacket& packet) {
   if (packet.piece >= train.gather.size()) return {};
   const ConstBytes rest = train.gather[packet.piece].subspan(packet.piece_offset);

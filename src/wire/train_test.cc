@@ -151,6 +151,26 @@ TEST(Train, ItsPacketsParseBackToTheMessage) {
   }
 }
 
+TEST(Train, ASinglePacketIsWrittenAsAnyIs) {
+  Random random(2);
+  for (int round = 0; round < 1000; ++round) {
+    Sample sample;
+    fill(random, sample);
+    if (sample.train.count != 1) continue;
+    sample.path.channel = 1;
+    sample.train.piggyback = piggyback(static_cast<std::uint32_t>(random.below(1U << 24)));
+    const TrainPacket packet = packet_at(sample.train, 0);
+    ASSERT_EQ(single_size(sample.train), packet.wire_size());
+    std::vector<std::byte> one(packet.wire_size());
+    ASSERT_EQ(write_packet(sample.train, packet, 0, one), one.size());
+    std::vector<std::byte> single(packet.wire_size() + 1, std::byte{0xA5});
+    ASSERT_TRUE(write_single(sample.train, single.data()));
+    ASSERT_EQ(single.back(), std::byte{0xA5});
+    single.pop_back();
+    ASSERT_EQ(single, one);
+  }
+}
+
 TEST(Train, AReadRequestHasNoPayload) {
   const Path path{.source = Address::from_ipv4(1), .destination = Address::from_ipv4(2)};
   Train train{.path = &path, .ack_request_last = true};
