@@ -82,8 +82,17 @@ struct Engine::Impl {
   void unblock() {
     while (!blocked.empty()) ready.push(blocked.pop());
   }
-  void handle(std::span<const wire::Segment>& left, wire::IcrcVerifier& verifier, Time now,
-              Handled& handled);
+  /// Datagrams that came together.
+  struct Batch {
+    std::span<const wire::Segment> left;  ///< those that nobody has looked at yet
+    wire::IcrcVerifier& verifier;
+    Time now;
+    Handled handled{};
+  };
+  void handle(Batch& batch);
+  [[nodiscard]] bool handle_plain(Batch& batch);
+  void handle_like(Batch& batch, const wire::Segment& segment, wire::Packet& packet, QueuePair& qp,
+                   Use use);
   /// Packets of a row whose payload was placed, and whether the one behind them was wrong.
   struct Row {
     std::size_t placed = 0;
@@ -96,8 +105,8 @@ struct Engine::Impl {
                               QueuePair& qp);
   [[nodiscard]] Row fetch(wire::Packet packet, QueuePair& qp,
                           std::span<const wire::Segment> segments, Time now);
-  [[nodiscard]] Use handle_verified(const std::expected<wire::Packet, wire::ParseError>& packet,
-                                    QueuePair* qp, const wire::Segment& segment, Time now);
+  [[nodiscard]] Use handle_verified(const wire::Packet* packet, QueuePair* qp,
+                                    const wire::Segment& segment, Time now);
   [[nodiscard]] Use handle_alike(const wire::Packet& packet, QueuePair& qp,
                                  const wire::Segment& segment, Time now);
   [[nodiscard]] Use replicate(const wire::Packet& packet, const wire::Segment& segment, Time now);
@@ -107,6 +116,7 @@ struct Engine::Impl {
 
   Core core;
   QueuePair* noted = nullptr;                     ///< within a batch
+  wire::Packet plain{};                           ///< by wire::parse_plain()
   std::vector<std::unique_ptr<QueuePair>> table;  ///< by the low bits of the number
   std::uint32_t count = 0;
   QpList ready;
@@ -197,18 +207,22 @@ void Engine::posted(QueuePair& qp, Time) {
   impl_->touched(qp);
 }
 
-bool Engine::send_alone(QueuePair& qp, Time now, wire::Train& train) {
+bool Engine::send_alone(QueuePair& qp, wire::Train& train) {
   Impl& impl = *impl_;
   if (!impl.ready.empty() || !impl.unconfirmed.empty() || impl.linger.pending()) return false;
   // Over the network what is held travels in the same send.
   if (!impl.held.empty() && qp.path().channel == 0) return false;
   TrainBatch batch(std::span(&train, 1), impl.gather, std::max(impl.core.config.max_pieces, 1u));
-  if (!qp.send_alone(batch, now)) return false;
+  if (!qp.send_alone(batch)) return false;
   if (!impl.held.empty() && &impl.held.front() == &qp && !qp.holds_acknowledgement())
     static_cast<void>(impl.held.pop());
   qp.count(&Counters::packets_sent);
-  impl.watch(qp);
   return true;
+}
+
+void Engine::sent_alone(QueuePair& qp, Time now) {
+  qp.sent_alone(now);
+  impl_->watch(qp);
 }
 
 bool Engine::copy_at_once(QueuePair& qp, const SendWqe& wqe) { return qp.copy_at_once(wqe); }
@@ -228,63 +242,91 @@ Handled Engine::handle_batch(std::span<const wire::Segment> segments, Time now) 
 
 Handled Engine::handle_batch(std::span<const wire::Segment> segments, wire::IcrcVerifier& verifier,
                              Time now) {
-  Handled handled;
-  while (!segments.empty()) impl_->handle(segments, verifier, now, handled);
+  Impl::Batch batch{.left = segments, .verifier = verifier, .now = now};
+  while (!batch.left.empty()) impl_->handle(batch);
   impl_->settle();
-  if (handled.taken != 0) impl_->unblock();
-  return handled;
+  if (batch.handled.taken != 0) impl_->unblock();
+  return batch.handled;
 }
 
 /// The first of what is left, or more: packets like it, when it is placed at once or a message of
 /// its own, are not looked at anew.
-void Engine::Impl::handle(std::span<const wire::Segment>& left, wire::IcrcVerifier& verifier,
-                          Time now, Handled& handled) {
-  const wire::Segment& segment = left.front();
+void Engine::Impl::handle(Batch& batch) {
+  if (handle_plain(batch)) return;
+  const wire::Segment& segment = batch.left.front();
   auto packet = wire::parse(segment.datagram);
   QueuePair* const qp = packet ? find(packet->bth.destination_qp) : nullptr;
   if (qp != nullptr && packet->info().place == wire::Place::kMiddle) {
     if (segment.lender != nullptr) packet->payload = segment.lender->room(segment.lent);
-    const Row row = segment.lender != nullptr ? fetch(*packet, *qp, left, now)
-                                              : place(*packet, *qp, left, verifier, now);
-    handled.taken += row.placed;
-    handled.useful += row.placed;
-    handled.bad += row.wrong ? 1 : 0;
-    left = left.subspan(row.placed + (row.wrong ? 1 : 0));
+    const Row row = segment.lender != nullptr
+                        ? fetch(*packet, *qp, batch.left, batch.now)
+                        : place(*packet, *qp, batch.left, batch.verifier, batch.now);
+    batch.handled.taken += row.placed;
+    batch.handled.useful += row.placed;
+    batch.handled.bad += row.wrong ? 1 : 0;
+    batch.left = batch.left.subspan(row.placed + (row.wrong ? 1 : 0));
     if (row.placed != 0 || row.wrong) return;
   }
-  left = left.subspan(1);
+  batch.left = batch.left.subspan(1);
   Use use = Use::kNone;
   const bool whole =
       segment.lender == nullptr || (qp != nullptr && complete(segment, *packet, *qp));
-  if (whole && verifier.holds(segment)) {
-    use = handle_verified(packet, qp, segment, now);
-    tell(handled, use);
+  if (whole && batch.verifier.holds(segment)) {
+    use = handle_verified(packet ? &*packet : nullptr, qp, segment, batch.now);
+    tell(batch.handled, use);
   } else {
-    ++handled.bad;
+    ++batch.handled.bad;
   }
-  if (qp == nullptr || packet->info().place != wire::Place::kOnly) return;
+  if (qp != nullptr && packet->info().place == wire::Place::kOnly)
+    handle_like(batch, segment, *packet, *qp, use);
+}
+
+/// The same in short, where the first is what most messages of one packet are.
+bool Engine::Impl::handle_plain(Batch& batch) {
+  const wire::Segment& segment = batch.left.front();
+  if (segment.lender != nullptr || !wire::parse_plain(segment.datagram, plain)) return false;
+  QueuePair* const qp = find(plain.bth.destination_qp);
+  if (qp == nullptr || !qp->takes_plain(plain, segment)) return false;
+  batch.left = batch.left.subspan(1);
+  if (!batch.verifier.holds(segment)) {
+    ++batch.handled.bad;
+    return true;
+  }
+  ++core.counters.packets_received;
+  const Use use = qp->handle_plain(plain, segment, batch.now);
+  note(*qp);
+  tell(batch.handled, use);
+  if (!batch.left.empty()) handle_like(batch, segment, plain, *qp, use);
+  return true;
+}
+
+/// Those behind a message of one packet that are like it. `packet` is what it was, and becomes what
+/// they are; `use`, what became of it.
+void Engine::Impl::handle_like(Batch& batch, const wire::Segment& segment, wire::Packet& packet,
+                               QueuePair& qp, Use use) {
   std::size_t short_ways = 0;
-  while (!left.empty() && is_like(segment, left.front())) {
-    const wire::Segment& next = left.front();
-    left = left.subspan(1);
-    if (!verifier.holds(next)) {
-      ++handled.bad;
+  while (!batch.left.empty() && is_like(segment, batch.left.front())) {
+    const wire::Segment& next = batch.left.front();
+    batch.left = batch.left.subspan(1);
+    if (!batch.verifier.holds(next)) {
+      ++batch.handled.bad;
       continue;
     }
-    wire::parse_same_kind(next.datagram, *packet);
-    const bool alike = use != Use::kNone && packet->info().transport != wire::Transport::kCnp;
-    if (alike && qp->take_like(*packet, next)) {
+    wire::parse_same_kind(next.datagram, packet);
+    const bool alike = use != Use::kNone && packet.info().transport != wire::Transport::kCnp;
+    if (alike && qp.take_like(packet, next)) {
       ++short_ways;
       continue;
     }
-    use = alike ? handle_alike(*packet, *qp, next, now) : handle_verified(packet, qp, next, now);
-    tell(handled, use);
+    use = alike ? handle_alike(packet, qp, next, batch.now)
+                : handle_verified(&packet, &qp, next, batch.now);
+    tell(batch.handled, use);
   }
   if (short_ways == 0) return;
   core.counters.packets_received.add(short_ways);
-  qp->count_received(short_ways);
-  handled.taken += short_ways;
-  handled.useful += short_ways;
+  qp.count_received(short_ways);
+  batch.handled.taken += short_ways;
+  batch.handled.useful += short_ways;
 }
 
 /// Places the payloads of packets in the middle of a message while they are verified, unless the
@@ -356,10 +398,11 @@ Use Engine::Impl::handle_alike(const wire::Packet& packet, QueuePair& qp,
   return use;
 }
 
-Use Engine::Impl::handle_verified(const std::expected<wire::Packet, wire::ParseError>& packet,
-                                  QueuePair* qp, const wire::Segment& segment, Time now) {
+/// `packet` is null when the datagram is none, `qp` when the packet is for nobody here.
+Use Engine::Impl::handle_verified(const wire::Packet* packet, QueuePair* qp,
+                                  const wire::Segment& segment, Time now) {
   ++core.counters.packets_received;
-  if (!packet) {
+  if (packet == nullptr) {
     ++core.counters.malformed;
     return Use::kNone;
   }
@@ -483,6 +526,12 @@ bool Engine::may_transmit(Acks acks, Rests rests) const {
   return !impl.ready.empty() || !impl.unconfirmed.empty() || impl.linger.pending() ||
          (acks == Acks::kSend && !impl.held.empty()) ||
          (rests == Rests::kSend && !impl.resting.empty());
+}
+
+bool Engine::has_nothing_to_tell(Acks acks, Rests rests) {
+  if (may_transmit(acks, rests) || !impl_->eventful.empty()) return false;
+  impl_->holds = acks == Acks::kHold;
+  return true;
 }
 
 bool Engine::acks_held() const { return !impl_->held.empty(); }

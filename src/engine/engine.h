@@ -189,8 +189,10 @@ class Engine {
   /// In place of posted() and poll_transmit(), when a request of one packet was posted and nothing
   /// else waits anywhere: the packet, in `train`. False, and nothing happened, when it takes a
   /// turn. Where a channel leads to the peer its own acknowledgement rides in it, and others stay
-  /// held; elsewhere they take a turn with it, so that all arrive at once.
-  [[nodiscard]] bool send_alone(QueuePair& qp, Time now, wire::Train& train);
+  /// held; elsewhere they take a turn with it, so that all arrive at once. sent_alone() is to
+  /// follow when it has left: so nothing waits for the time to be told.
+  [[nodiscard]] bool send_alone(QueuePair& qp, wire::Train& train);
+  void sent_alone(QueuePair& qp, Time now);
 
   // A WRITE or READ that need not be posted, since nothing waits before it and the peer's memory is
   // at hand: it is in the send queue's own memory, behind what was posted.
@@ -216,6 +218,8 @@ class Engine {
                                           Rests rests = Rests::kSend);
   /// Behind a poll_transmit(): whether another one may bring something. If not, none is needed.
   [[nodiscard]] bool may_transmit(Acks acks, Rests rests = Rests::kSend) const;
+  /// In place of poll_transmit() and poll_event(), where neither would bring anything.
+  [[nodiscard]] bool has_nothing_to_tell(Acks acks, Rests rests);
   [[nodiscard]] bool acks_held() const;
   [[nodiscard]] bool rests_held() const;
   /// A poll_transmit() that returned 0 ended its turn in the middle of something: the next one goes

@@ -312,6 +312,20 @@ Use QueuePair::handle(const wire::Packet& packet, const wire::Segment& segment, 
   return admissible(packet, segment) ? handle_admitted(packet, segment, now) : Use::kNone;
 }
 
+bool QueuePair::takes_plain(const wire::Packet& packet, const wire::Segment& segment) const {
+  return state() == QpState::kRts && config_.type == QpType::kRc && !core_.config.congestion.on &&
+         objection(packet, segment) == nullptr;
+}
+
+Use QueuePair::handle_plain(const wire::Packet& packet, const wire::Segment& segment, Time now) {
+  ++counters_.packets_received;  // the engine has counted it already
+  useless_ = false;
+  if (const auto psn = rider_of(packet, segment)) requester_.handle_piggyback(*psn, now);
+  if (receives_in(state())) responder_.handle_request(packet, now);
+  if (overrun_) enter_error(false);
+  return useless_ ? Use::kUseless : Use::kUseful;
+}
+
 bool QueuePair::take_like(const wire::Packet& packet, const wire::Segment& segment) {
   const QpState now_in = state();
   const bool plain = (now_in == QpState::kRts || now_in == QpState::kRtr) && connected() &&

@@ -41,6 +41,11 @@ class QueuePair {
 
   [[nodiscard]] Result<void> modify(const QpAttributes& attributes, std::uint32_t mask);
   [[nodiscard]] Use handle(const wire::Packet& packet, const wire::Segment& segment, Time now);
+  /// Whether a packet that wire::parse_plain() took is as most are, and for this queue pair: then
+  /// handle_plain() does in short what handle() would.
+  [[nodiscard]] bool takes_plain(const wire::Packet& packet, const wire::Segment& segment) const;
+  [[nodiscard]] Use handle_plain(const wire::Packet& packet, const wire::Segment& segment,
+                                 Time now);
   /// The same for one that is like the packet before, which was for this queue pair: of one kind
   /// (wire::kKindSize) and from the same place.
   [[nodiscard]] Use handle_alike(const wire::Packet& packet, const wire::Segment& segment,
@@ -63,11 +68,12 @@ class QueuePair {
   void handle_placed(const wire::Packet& packet, const wire::Segment& segment, std::uint32_t row,
                      Time now);
   /// See Engine.
-  [[nodiscard]] bool send_alone(TrainBatch& batch, Time now) {
-    if (state() != QpState::kRts || !reliable() || !requester_.send_alone(batch, now)) return false;
+  [[nodiscard]] bool send_alone(TrainBatch& batch) {
+    if (state() != QpState::kRts || !reliable() || !requester_.send_alone(batch)) return false;
     if (responder_.only_acknowledgement()) let_ride(batch.back());
     return true;
   }
+  void sent_alone(Time now) { requester_.await_acknowledgement(now); }
   [[nodiscard]] bool copy_at_once(const SendWqe& wqe) { return requester_.copy_at_once(wqe); }
   [[nodiscard]] bool end_at_once(const SendWqe& wqe, Time now);
   /// A notification of congestion. False when it was not for this queue pair, or not yet.

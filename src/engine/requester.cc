@@ -115,7 +115,7 @@ Fill Requester::fill(TrainBatch& batch, Time now, Rests rests) {
 }
 
 /// What stops it here fill() finds again.
-bool Requester::send_alone(TrainBatch& batch, Time now) {
+bool Requester::send_alone(TrainBatch& batch) {
   SendQueue& queue = *qp_.config().send_queue;
   if (cursor_ + 1 != queue.tail() || waits_for_receive() || local_error_) return false;
   SendWqe& wqe = queue.at(cursor_);
@@ -123,9 +123,14 @@ bool Requester::send_alone(TrainBatch& batch, Time now) {
   const bool message = opcode == SendOpcode::kSend || opcode == SendOpcode::kSendWithImm ||
                        opcode == SendOpcode::kWrite || opcode == SendOpcode::kWriteWithImm;
   if (!message || wqe.length > qp_.mtu() || !can_start(wqe) || may_be_direct(wqe)) return false;
+  if (qp_.pace().limits()) return false;
   direct_bytes_ = 0;
   if (cursor_ == assigned_) assign_psns(wqe);
-  return send_message(batch, wqe, now) == Fill::kMore;
+  if (outgoing_charge_ != 0 && window_->admits(wqe.packet_cost, 1) == 0) return false;
+  if (!send_part(batch, core_.memory, qp_, wqe, {.count = 1, .psn = cursor_psn_})) return false;
+  charge(wqe.packet_cost);
+  advance_cursor(wqe, 1);
+  return true;
 }
 
 bool Requester::rests() const {
@@ -235,24 +240,30 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now, std::uin
   const std::uint32_t count = qp_.pace().admits_requests(payload, room, now);
   if (count == 0) return Fill::kIdle;
 
-  const auto sent = row > 1 ? send_row(batch, core_.memory, qp_, *qp_.config().send_queue,
-                                       {.index = cursor_, .count = count, .psn = cursor_psn_})
-                            : send_part(batch, core_.memory, qp_, wqe,
-                                        {.index = index,
-                                         .count = count,
-                                         .psn = cursor_psn_,
-                                         .asks = count < wanted || asks_after(count, wqe, now)});
+  const auto sent =
+      row > 1 ? send_row(batch, core_.memory, qp_, *qp_.config().send_queue,
+                         {.index = cursor_, .count = count, .psn = cursor_psn_})
+              : send_part(
+                    batch, core_.memory, qp_, wqe,
+                    {.index = index,
+                     .count = count,
+                     .psn = cursor_psn_,
+                     .asks = count < wanted || (wqe.psn_count > 1 && asks_after(count, wqe, now))});
   if (!sent) return local_error(Status::kLocalProtectionError);
   qp_.pace().sent_requests(payload, *sent, now);
-  const std::uint32_t charge = *sent * wqe.packet_cost;
-  window_->charge(charge);
-  outgoing_charge_ += charge;
+  charge(*sent * wqe.packet_cost);
   if (row > 1) {
-    advance_row(*sent, now);
+    advance_row(*sent);
   } else {
-    advance_cursor(wqe, *sent, now);
+    advance_cursor(wqe, *sent);
   }
+  await_acknowledgement(now);
   return Fill::kMore;
+}
+
+void Requester::charge(std::uint32_t bytes) {
+  window_->charge(bytes);
+  outgoing_charge_ += bytes;
 }
 
 /// Whether so many packets more ask for an acknowledgement, although their message goes on at once:
@@ -276,7 +287,7 @@ std::uint32_t Requester::row_at_cursor(const SendWqe& wqe) {
 }
 
 /// Over requests of one packet each, of which the first ones may have their PSNs already.
-void Requester::advance_row(std::uint32_t count, Time now) {
+void Requester::advance_row(std::uint32_t count) {
   const std::uint32_t end = cursor_ + count;
   for (; static_cast<std::int32_t>(end - assigned_) > 0; ++assigned_) {
     SendWqe& wqe = qp_.config().send_queue->at(assigned_);
@@ -287,7 +298,7 @@ void Requester::advance_row(std::uint32_t count, Time now) {
     wqe.packet_cost = kPacketOverhead + wqe.length;
     next_psn_ = psn_add(next_psn_, 1);
   }
-  note_sent(count, now);
+  note_sent(count);
   cursor_ = end;
 }
 
@@ -327,7 +338,8 @@ Fill Requester::send_read(TrainBatch& batch, SendWqe& wqe, Time now) {
   incoming_->charge(charge);
   incoming_charge_ += charge;
   outstanding_.push_back({cursor_psn_, count});
-  advance_cursor(wqe, count, now);
+  advance_cursor(wqe, count);
+  await_acknowledgement(now);
   return Fill::kMore;
 }
 
@@ -345,7 +357,8 @@ Fill Requester::send_atomic(TrainBatch& batch, SendWqe& wqe, Time now) {
                            .swap_or_add = swap ? request.swap : request.compare_or_add,
                            .compare = swap ? request.compare_or_add : 0};
   outstanding_.push_back({cursor_psn_, 1});
-  advance_cursor(wqe, 1, now);
+  advance_cursor(wqe, 1);
+  await_acknowledgement(now);
   return Fill::kMore;
 }
 
@@ -368,23 +381,23 @@ Fill Requester::send_flush(TrainBatch& batch, SendWqe& wqe, Time now) {
   train.head.reth = {
       .address = request.remote_address, .rkey = request.rkey, .dma_length = request.flush.length};
   outstanding_.push_back({cursor_psn_, 1});
-  advance_cursor(wqe, 1, now);
+  advance_cursor(wqe, 1);
+  await_acknowledgement(now);
   return Fill::kMore;
 }
 
-void Requester::advance_cursor(const SendWqe& wqe, std::uint32_t packets, Time now) {
-  note_sent(packets, now);
+void Requester::advance_cursor(const SendWqe& wqe, std::uint32_t packets) {
+  note_sent(packets);
   if (cursor_psn_ == psn_add(wqe.first_psn, wqe.psn_count)) ++cursor_;
 }
 
 /// Packets, or those of an answer that was asked for, from the cursor's PSN on.
-void Requester::note_sent(std::uint32_t packets, Time now) {
+void Requester::note_sent(std::uint32_t packets) {
   const std::int32_t repeated = psn_distance(high_psn_, cursor_psn_);
   if (repeated > 0)
     qp_.count(&Counters::retransmitted, std::min(static_cast<std::uint32_t>(repeated), packets));
   cursor_psn_ = psn_add(cursor_psn_, packets);
   if (psn_distance(cursor_psn_, high_psn_) > 0) high_psn_ = cursor_psn_;
-  if (ack_deadline_ == kNever) arm(now);
 }
 
 Fill Requester::local_error(Status status) {

@@ -53,7 +53,10 @@ class Requester {
   void handle_placed(const wire::Packet& packet, std::uint32_t row, Time now);
   void handle_timeout(Time now);
   /// See Engine.
-  [[nodiscard]] bool send_alone(TrainBatch& batch, Time now);
+  [[nodiscard]] bool send_alone(TrainBatch& batch);
+  void await_acknowledgement(Time now) {
+    if (ack_deadline_ == kNever) arm(now);
+  }
   [[nodiscard]] bool copy_at_once(const SendWqe& wqe);
   [[nodiscard]] bool end_at_once(const SendWqe& wqe, Time now);
   /// kNever when nothing is waited for.
@@ -98,8 +101,9 @@ class Requester {
   [[nodiscard]] std::uint32_t packets_to_send(Rests rests);
   [[nodiscard]] Fill send_message(TrainBatch& batch, SendWqe& wqe, Time now,
                                   std::uint32_t most = kAll);
+  void charge(std::uint32_t bytes);
   [[nodiscard]] std::uint32_t row_at_cursor(const SendWqe& wqe);
-  void advance_row(std::uint32_t count, Time now);
+  void advance_row(std::uint32_t count);
   [[nodiscard]] wire::Train& begin_request(TrainBatch& batch, const SendWqe& wqe,
                                            wire::Opcode rc_opcode) const;
   [[nodiscard]] Fill send_read(TrainBatch& batch, SendWqe& wqe, Time now);
@@ -107,8 +111,8 @@ class Requester {
   [[nodiscard]] Fill send_flush(TrainBatch& batch, SendWqe& wqe, Time now);
   [[nodiscard]] Fill send_atomic(TrainBatch& batch, SendWqe& wqe, Time now);
   void assign_psns(SendWqe& wqe);
-  void advance_cursor(const SendWqe& wqe, std::uint32_t packets, Time now);
-  void note_sent(std::uint32_t packets, Time now);
+  void advance_cursor(const SendWqe& wqe, std::uint32_t packets);
+  void note_sent(std::uint32_t packets);
   [[nodiscard]] Fill local_error(Status status);
 
   [[nodiscard]] bool asks_after(std::uint32_t packets, const SendWqe& wqe, Time now);

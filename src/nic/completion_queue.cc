@@ -81,12 +81,8 @@ void CompletionQueue::remove_listener(OverrunListener& listener) noexcept {
   std::erase(listeners_, &listener);
 }
 
-Result<std::uint32_t> CompletionQueue::take(std::span<engine::Completion> completions,
-                                            std::span<Time> times) {
-  if (count_.load(std::memory_order_acquire) == 0) {
-    if (overrun()) return fail(std::errc::io_error, "the completion queue overflowed");
-    return 0U;
-  }
+std::uint32_t CompletionQueue::take_some(std::span<engine::Completion> completions,
+                                         std::span<Time> times) {
   const std::scoped_lock lock(mutex_);
   const std::uint32_t count = count_.load(std::memory_order_relaxed);
   const auto taken = static_cast<std::uint32_t>(std::min<std::size_t>(count, completions.size()));

@@ -58,10 +58,16 @@ class CompletionQueue final : public engine::CompletionSink {
 
   bool complete(const engine::Completion& completion) override;
 
-  /// Takes the oldest completions, and into `times`, unless it is empty, when they were made;
-  /// io_error when there are none and will be none after an overrun.
-  [[nodiscard]] Result<std::uint32_t> take(std::span<engine::Completion> completions,
-                                           std::span<Time> times = {});
+  /// Takes the oldest completions, and into `times`, unless it is empty, when they were made. How
+  /// many there were.
+  [[nodiscard]] std::uint32_t take(std::span<engine::Completion> completions,
+                                   std::span<Time> times = {}) {
+    return count_.load(std::memory_order_acquire) == 0 ? 0 : take_some(completions, times);
+  }
+  /// There are no completions and will be none, after an overrun.
+  [[nodiscard]] bool ended() const {
+    return overrun() && count_.load(std::memory_order_acquire) == 0;
+  }
   /// Asks for one event at the next completion, or the next solicited or failed one. Asking for all
   /// is not undone by asking for solicited ones.
   void arm(bool solicited_only);
@@ -96,6 +102,9 @@ class CompletionQueue final : public engine::CompletionSink {
 
  private:
   enum class Armed : std::uint8_t { kNo, kSolicited, kAny };
+
+  [[nodiscard]] std::uint32_t take_some(std::span<engine::Completion> completions,
+                                        std::span<Time> times);
 
   struct Slot {
     engine::Completion completion{};

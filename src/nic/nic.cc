@@ -148,8 +148,8 @@ engine::Counters Nic::counters() const {
 
 Result<std::uint32_t> Nic::poll(CompletionQueue* cq, std::span<engine::Completion> completions,
                                 std::span<Time> times) {
-  const auto taken = cq->take(completions, times);
-  if (taken && *taken > 0) {
+  std::uint32_t taken = cq->take(completions, times);
+  if (taken > 0) {
     // Of polls at one time some may be lost.
     const std::uint32_t undriven = cq->undriven.load(std::memory_order_relaxed);
     cq->undriven.store(undriven + 1, std::memory_order_relaxed);
@@ -168,14 +168,12 @@ Result<std::uint32_t> Nic::poll(CompletionQueue* cq, std::span<engine::Completio
                        [&](Shard& shard) { moved += shard.poll(now, acks, impl_->poll_state); });
   impl_->poll_state.leave();
   if (moved > kFewPackets) impl_->poll_state.end_poll(impl_->host.now());
-  if (!taken || *taken == completions.size()) return taken;
-  const auto more = cq->take(completions.subspan(*taken),
-                             times.subspan(std::min<std::size_t>(*taken, times.size())));
-  if (!more) {
-    if (*taken > 0) return taken;  // the next poll reports the overrun
-    return more;
-  }
-  return *taken + *more;
+  if (taken < completions.size())
+    taken += cq->take(completions.subspan(taken),
+                      times.subspan(std::min<std::size_t>(taken, times.size())));
+  if (taken == 0 && cq->ended())
+    return fail(std::errc::io_error, "the completion queue overflowed");
+  return taken;
 }
 
 // No wake-up is lost: what completes from the arming on notifies. What had arrived before it but
@@ -227,12 +225,9 @@ bool Nic::do_at_once(QueuePair* qp, const SendPosting& posting) {
 }
 
 void Nic::ring_sends(QueuePair* qp) {
-  const Time now = impl_->host.now();
-  if (qp->raw != nullptr) return qp->raw->serve(now);
-  const engine::Rests rests = impl_->rests(now);
+  if (qp->raw != nullptr) return qp->raw->serve(impl_->host.now());
   impl_->poll_state.enter();
-  // A reply takes the held acknowledgements with it.
-  const std::size_t sent = impl_->shard_of(*qp).ring(*qp, now, engine::Acks::kSend, rests);
+  const std::size_t sent = impl_->shard_of(*qp).ring_sends(*qp, impl_->host, impl_->poll_state);
   impl_->poll_state.leave();
   if (sent > kFewPackets) impl_->poll_state.end_post(impl_->host.now());
 }

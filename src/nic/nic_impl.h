@@ -45,10 +45,6 @@ struct Nic::Impl final : OverrunListener {
   [[nodiscard]] engine::Acks acks(Time now) const {
     return poll_state.polled(now) ? engine::Acks::kHold : engine::Acks::kSend;
   }
-  /// So do rests.
-  [[nodiscard]] engine::Rests rests(Time now) const {
-    return poll_state.polled(now) ? engine::Rests::kHold : engine::Rests::kSend;
-  }
   /// Waits until take() gives something, driving the shards between; with `driven`, in the runner's
   /// place.
   template <typename Take>

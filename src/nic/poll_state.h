@@ -123,12 +123,16 @@ class PollState {
   }
 
   [[nodiscard]] bool polled(Time now) const {
+    return polled_before(now) || (polls_.load(std::memory_order_relaxed) >= kPolls &&
+                                  inside_.load(std::memory_order_relaxed));
+  }
+  /// The same for who is inside itself.
+  [[nodiscard]] bool polled_before(Time now) const {
     const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
     const Duration silence = polls >= kManyPolls ? kSilenceOfMany : kSilence;
     return polls >= kPolls &&
-           (inside_.load(std::memory_order_relaxed) ||
-            now.time_since_epoch().count() - last_.load(std::memory_order_relaxed) <=
-                silence.count());
+           now.time_since_epoch().count() - last_.load(std::memory_order_relaxed) <=
+               silence.count();
   }
 
   /// Some thread has polled within kBack, or often and within kLately, and waits for no

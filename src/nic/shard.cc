@@ -97,13 +97,21 @@ std::size_t Shard::poll(Time now, Acks acks, PollState& polls) {
   return moved;
 }
 
-std::size_t Shard::ring(QueuePair& qp, Time now, Acks acks, Rests rests) {
-  // Whoever gets in needs no bell.
-  bool inside = gate_.try_enter();
-  if (inside && send_alone(qp, now, acks)) {
-    if (leave(now, acks)) wake_();
-    return 1;
-  }
+std::size_t Shard::ring(QueuePair& qp, Time now, Acks acks) {
+  return serve(qp, gate_.try_enter(), now, acks, Rests::kSend);
+}
+
+// A reply takes the held acknowledgements with it.
+std::size_t Shard::ring_sends(QueuePair& qp, Host& clock, const PollState& polls) {
+  const bool inside = gate_.try_enter();
+  if (inside && send_alone(qp, clock)) return 1;
+  const Time now = clock.now();
+  return serve(qp, inside, now, Acks::kSend,
+               polls.polled_before(now) ? Rests::kHold : Rests::kSend);
+}
+
+/// Whoever gets in needs no bell.
+std::size_t Shard::serve(QueuePair& qp, bool inside, Time now, Acks acks, Rests rests) {
   if (inside) {
     engine_.posted(*qp.transport, now);
     dirty_ = true;
@@ -133,15 +141,20 @@ void Shard::hold_rests(Rests rests, Time now) {
   rests_ = now < rests_until_ ? rests : Rests::kSend;
 }
 
-/// Sends the one packet there is, if it is one, without a turn; what was held goes with it or
-/// behind it.
-bool Shard::send_alone(const QueuePair& qp, Time now, Acks acks) {
+/// Sends the one packet there is, if it is one, without a turn, and leaves; what was held goes with
+/// it or behind it.
+bool Shard::send_alone(const QueuePair& qp, Host& clock) {
   wire::Train& train = trains_.front();
-  if (dirty_ || !engine_.send_alone(*qp.transport, now, train)) return false;
+  if (dirty_ || !engine_.send_alone(*qp.transport, train)) return false;
+  const bool by_channel = train.path->channel != 0;
+  Time now = by_channel ? Time() : clock.now();
   send(std::span(&train, 1), now);
-  if (acks == Acks::kSend && engine_.acks_held()) send_out(now, acks);
-  set_alarm(now, acks);
+  if (by_channel) now = clock.now();
+  engine_.sent_alone(*qp.transport, now);
+  if (engine_.acks_held()) send_out(now, Acks::kSend);
+  set_alarm(now, Acks::kSend);
   dirty_ = more_;
+  if (leave(now, Acks::kSend)) wake_();
   return true;
 }
 
@@ -279,6 +292,10 @@ std::size_t Shard::receive(Time now) {
 }
 
 void Shard::send_out(Time now, Acks acks) {
+  if (!overruns_.load(std::memory_order_acquire) && engine_.has_nothing_to_tell(acks, rests_)) {
+    more_ = false;
+    return;
+  }
   more_ = !transmit(now, acks);
   raise_events();
   if (overruns_.load(std::memory_order_acquire)) {
@@ -355,7 +372,7 @@ void Shard::raise_events() {
 }
 
 void Shard::set_alarm(Time now, Acks acks) {
-  Time next = std::min({engine_.poll_timeout(), link_timeout_, held_events_.next()});
+  Time next = std::min(std::min(engine_.poll_timeout(), link_timeout_), held_events_.next());
   if (engine_.acks_held()) next = std::min(next, now + kHeldAck);
   if (!engine_.rests_held()) {
     rests_until_ = kNever;

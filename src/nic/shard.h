@@ -62,11 +62,14 @@ class Shard {
   /// the turn before leave first. How many packets came and went; none when another thread is
   /// inside, which `polls` is told.
   std::size_t poll(Time now, engine::Acks acks, PollState& polls);
-  /// Rings the queue pair's bell and serves it when nobody else does: sends, does not receive.
-  /// `rests` are those of what is posted: held, they leave with the second poll() behind it, or
-  /// kHeldRest later. How many packets went.
-  std::size_t ring(QueuePair& qp, Time now, engine::Acks acks,
-                   engine::Rests rests = engine::Rests::kSend);
+  /// Rings the queue pair's bell and serves it when nobody else does: sends, does not receive. How
+  /// many packets went.
+  std::size_t ring(QueuePair& qp, Time now, engine::Acks acks);
+  /// The same for what was posted to the send queue; it takes the acknowledgements with it that are
+  /// held. Its rests are held when `polls` says that somebody polls: they leave with the second
+  /// poll() behind it, or kHeldRest later. The time is asked for behind a packet that leaves alone
+  /// by a channel, whose reader waits for it.
+  std::size_t ring_sends(QueuePair& qp, Host& clock, const PollState& polls);
   /// Copies a WRITE or READ that was not posted, and completes it, if nobody is inside and
   /// engine::Engine::copy_at_once() can. `clock` is asked behind the copy.
   [[nodiscard]] bool do_at_once(QueuePair& qp, const engine::SendWqe& wqe, Host& clock);
@@ -166,7 +169,8 @@ class Shard {
   void send(std::span<const wire::Train> trains, Time now);
   void fail_overrun(Time now);
   void raise_events();
-  [[nodiscard]] bool send_alone(const QueuePair& qp, Time now, engine::Acks acks);
+  [[nodiscard]] bool send_alone(const QueuePair& qp, Host& clock);
+  std::size_t serve(QueuePair& qp, bool inside, Time now, engine::Acks acks, engine::Rests rests);
   void set_alarm(Time now, engine::Acks acks);
 
   /// Leaves, serving the bells that were rung meanwhile. Returns whether the host has to be woken.

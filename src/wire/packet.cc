@@ -76,6 +76,31 @@ std::expected<Packet, ParseError> parse(ConstBytes udp_payload) {
   return result;
 }
 
+bool parse_plain(ConstBytes udp_payload, Packet& packet) {
+  constexpr std::size_t kLeast = Bth::kSize + kIcrcSize;
+  if (udp_payload.size() < kLeast) return false;
+  const auto opcode = static_cast<Opcode>(udp_payload.front());
+  const bool write = opcode == Opcode::kRcWriteOnly;
+  if (!write && opcode != Opcode::kRcSendOnly) return false;
+  const std::size_t header_size = write ? Bth::kSize + Reth::kSize : Bth::kSize;
+  const std::size_t padded_size = udp_payload.size() - header_size - kIcrcSize;
+  const Bth bth = Bth::parse(udp_payload.data());
+  const bool right = bth.version == 0 && udp_payload.size() >= header_size + kIcrcSize &&
+                     padded_size % 4 == 0 && bth.pad_count <= padded_size;
+  if (!right) return false;
+  packet.bth.opcode = bth.opcode;
+  packet.bth.solicited = bth.solicited;
+  packet.bth.pad_count = bth.pad_count;
+  packet.bth.pkey = bth.pkey;
+  packet.bth.destination_qp = bth.destination_qp;
+  packet.bth.ack_request = bth.ack_request;
+  packet.bth.psn = bth.psn;
+  if (write) packet.reth = Reth::parse(udp_payload.data() + Bth::kSize);
+  packet.payload = udp_payload.subspan(header_size, padded_size - packet.bth.pad_count);
+  packet.icrc = load_icrc(udp_payload.data() + header_size + padded_size);
+  return true;
+}
+
 void parse_same_kind(ConstBytes udp_payload, Packet& packet) {
   const Bth bth = Bth::parse(udp_payload.data());
   packet.bth.ack_request = bth.ack_request;

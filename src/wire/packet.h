@@ -48,6 +48,12 @@ enum class ParseError : std::uint8_t {
 /// verified here.
 [[nodiscard]] std::expected<Packet, ParseError> parse(ConstBytes udp_payload);
 
+/// parse() in short, for what comes most: a SEND or WRITE of RC that is one packet and has no
+/// immediate. False when it is anything else, or wrong; then `packet` is not to be looked at. Of
+/// the BTH the bits that nobody asks for stay as they were, as does all that such a packet does not
+/// have.
+[[nodiscard]] bool parse_plain(ConstBytes udp_payload, Packet& packet);
+
 /// How many bytes at a packet's beginning say of what kind it is: the BTH but for its last word,
 /// which is AckReq and PSN.
 inline constexpr std::size_t kKindSize = Bth::kSize - 4;

@@ -44,6 +44,12 @@ void check_icrc(ConstBytes datagram) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const ConstBytes datagram = std::as_bytes(std::span(data, size));
   const auto packet = parse(datagram);
+  Packet in_short;
+  if (parse_plain(datagram, in_short)) {
+    VERBENA_CHECK(packet && packet->bth.psn == in_short.bth.psn &&
+                  packet->payload.data() == in_short.payload.data() &&
+                  packet->payload.size() == in_short.payload.size());
+  }
   if (!packet) {
     VERBENA_CHECK(to_string(packet.error()) != "unknown error");
     return 0;

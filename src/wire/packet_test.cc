@@ -66,6 +66,36 @@ TEST_P(EachOpcode, OneOfTheSameKindIsParsedAsAnother) {
   EXPECT_EQ(out, second);
 }
 
+TEST_P(EachOpcode, InShortOnlyWhatIsPlain) {
+  Random random(5);
+  const bool plain = GetParam() == Opcode::kRcSendOnly || GetParam() == Opcode::kRcWriteOnly;
+  Packet taken;
+  for (std::size_t payload_size = 0; payload_size <= (info(GetParam()).has_payload ? 9U : 0U);
+       ++payload_size) {
+    const std::vector<std::byte> in = random_datagram(random, GetParam(), payload_size);
+    ASSERT_EQ(parse_plain(in, taken), plain);
+    if (!plain) continue;
+    const Packet whole = parse(in).value();
+    EXPECT_EQ(taken.bth.opcode, whole.bth.opcode);
+    EXPECT_EQ(taken.bth.solicited, whole.bth.solicited);
+    EXPECT_EQ(taken.bth.pad_count, whole.bth.pad_count);
+    EXPECT_EQ(taken.bth.pkey, whole.bth.pkey);
+    EXPECT_EQ(taken.bth.destination_qp, whole.bth.destination_qp);
+    EXPECT_EQ(taken.bth.ack_request, whole.bth.ack_request);
+    EXPECT_EQ(taken.bth.psn, whole.bth.psn);
+    EXPECT_EQ(taken.icrc, whole.icrc);
+    EXPECT_EQ(taken.payload.data(), whole.payload.data());
+    EXPECT_EQ(taken.payload.size(), whole.payload.size());
+    if (GetParam() == Opcode::kRcWriteOnly) {
+      EXPECT_EQ(taken.reth, whole.reth);
+    }
+    for (std::size_t size = 0; size < in.size(); ++size) {
+      const std::vector<std::byte> cut(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(size));
+      EXPECT_EQ(parse_plain(cut, taken), parse(cut).has_value()) << size;
+    }
+  }
+}
+
 TEST_P(EachOpcode, IsRefusedAtEveryLengthThatIsTooShort) {
   Random random(7);
   const OpcodeInfo& row = info(GetParam());
