@@ -14,8 +14,9 @@
 namespace verbena::link {
 namespace {
 
-/// A multiple of every kernel's page.
-constexpr std::size_t kIndexSize = 65536;
+/// A multiple of every kernel's page; of two, so that programs whose records have no marks refuse
+/// the ring for its size, and stay apart.
+constexpr std::size_t kIndexSize = std::size_t{2} * 65536;
 constexpr std::size_t kFileSize = kIndexSize + kRingSize;
 constexpr std::size_t kMappedSize = kFileSize + kRingSize;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;

@@ -15,7 +15,7 @@ using namespace verbena::link;
 namespace {
 
 constexpr std::size_t kIndices = std::size_t{3} * 128;  // but for the key
-constexpr std::size_t kRecordsAt = 65536;
+constexpr std::size_t kRecordsAt = 131072;
 
 /// Gives records the marks that they would have if a writer had left them so.
 void mark_all(const RingMemory& memory) {

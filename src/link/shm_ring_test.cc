@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kHeaders = wire::Bth::kSize;
 // Of what is shared.
 constexpr std::size_t kKeyAt = 384;
-constexpr std::size_t kRecordsAt = 65536;
+constexpr std::size_t kRecordsAt = 131072;
 
 /// Both ends, and a third mapping for whoever writes where it should not.
 struct Ring {

@@ -252,9 +252,9 @@ TEST_F(ShmLinkTest, TheLinkBelowIsLookedAtNowAndThen) {
 
 TEST_F(ShmLinkTest, ABrokenRingLosesWhatIsSent) {
   const OwnedTrain train(path, 1, 1, 10, 1024);
-  std::memset(raw.bytes().data(), 0x5A, 65536 + 64);
+  std::memset(raw.bytes().data(), 0x5A, 131072 + 64);
   const std::uint64_t mark = raw.mark_at(0);
-  std::memcpy(raw.bytes().data() + 65536, &mark, sizeof mark);
+  std::memcpy(raw.bytes().data() + 131072, &mark, sizeof mark);
   EXPECT_TRUE(b.receive().empty());
   for (std::size_t i = 0; i < 2 * kRingSize / 64; ++i) ASSERT_EQ(send(train), 1U);
   EXPECT_TRUE(b.receive().empty());
@@ -460,7 +460,7 @@ TEST_F(LendingTest, WhatIsNotInTheMiddleIsNotTakenForLent) {
   ASSERT_EQ(a.link->send(std::span(&train, 1), a.now), 1U);
   // Behind the record of the first packet, and 32 bytes of its own.
   const std::size_t first = 64 + (kSegment + wire::kIcrcSize + 63) / 64 * 64;
-  std::byte& opcode = raw.bytes()[65536 + first + 32];
+  std::byte& opcode = raw.bytes()[131072 + first + 32];
   ASSERT_EQ(opcode, static_cast<std::byte>(wire::Opcode::kRcSendMiddle));
   opcode = static_cast<std::byte>(wire::Opcode::kRcSendOnly);
   std::array<wire::Segment, 4> segments;
