@@ -218,7 +218,8 @@ class Engine {
                                           Rests rests = Rests::kSend);
   /// Behind a poll_transmit(): whether another one may bring something. If not, none is needed.
   [[nodiscard]] bool may_transmit(Acks acks, Rests rests = Rests::kSend) const;
-  /// In place of poll_transmit() and poll_event(), where neither would bring anything.
+  /// In place of poll_transmit() and poll_event(), where neither would bring anything: counts as
+  /// both then.
   [[nodiscard]] bool has_nothing_to_tell(Acks acks, Rests rests);
   [[nodiscard]] bool acks_held() const;
   [[nodiscard]] bool rests_held() const;

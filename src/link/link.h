@@ -27,7 +27,7 @@ class Link {
 
   /// Sends trains in order, each whole. Returns how many were taken: fewer than given when the way
   /// out is full; the caller then tries the rest later. Gather lists are not touched after the
-  /// return.
+  /// return. What goes by a channel may come without the time, as Time().
   virtual std::size_t send(std::span<const wire::Train> trains, Time now) = 0;
 
   /// Whether `bytes` of packets for `path` would be taken now. They count as given until the next

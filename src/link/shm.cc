@@ -172,8 +172,8 @@ std::size_t ShmLink::send(std::span<const wire::Train> trains, Time now) {
   if (trains.size() == 1 && trains.front().count == 1) {
     const wire::Train& train = trains.front();
     Way* const way = way_to(*train.path);
-    if (way != nullptr && train.payload_size < way->lend_from)
-      return send_single(*way, train) ? 1 : 0;
+    const bool lent = train.head.info().place == wire::Place::kMiddle;  // maybe
+    if (way != nullptr && !lent && train.remote_step == 0) return send_single(*way, train) ? 1 : 0;
   }
   std::size_t sent = 0;
   bool full = false;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "link/shm_ring.h"
 
-#include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <bit>
@@ -93,7 +94,8 @@ Result<RingMemory::Made> RingMemory::create() {
     return no_memory();
   RingMemory memory = VERBENA_TRY(map(fd.get()));
   std::uint64_t& key = memory.indices().key;
-  if (::getrandom(&key, sizeof key, 0) != sizeof key) return no_memory();
+  if (::syscall(SYS_getrandom, &key, sizeof key, 0) != sizeof key)
+    return fail(static_cast<std::errc>(errno), "the kernel gives no random key for a ring");
   key |= 1;
   memory.key_ = key;
   // Whoever is to read it does not look into it yet.

@@ -134,7 +134,7 @@ class RingWriter {
   std::uint64_t next_ = 0;
   std::uint64_t lent_to_ = 0;   ///< where the last record ends whose payload is lent
   std::uint64_t released_ = 0;  ///< by the reader, when that was looked at
-  std::uint64_t begun_ = 0;     ///< the first word of what begin() gave; 0 is none
+  std::uint64_t begun_ = 0;     ///< the descriptor of what begin() gave; 0 is none
   std::size_t unannounced_ = 0;
   bool broken_ = false;
 };

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "wire/packet.h"
+
 namespace verbena::link {
 namespace {
 
@@ -364,6 +366,34 @@ TEST(ShmRing, ScribblingWhileBothEndsRunEndsAtMostTheRing) {
 
 // Two threads as two processes: everything arrives, in order, and a sleeping reader is always
 // woken.
+// Who parses a packet in a ring reads of what kind it is once.
+TEST(ShmRing, APacketThatChangesWhileItIsParsedIsOneThingOrTheOther) {
+  Ring ring;
+  std::byte* const to = ring.writer.begin(64, kHeaders, 0, 0);
+  ASSERT_NE(to, nullptr);
+  std::memset(to, 0, 64);
+  ring.writer.commit();
+  const auto record = ring.reader.next();
+  ASSERT_TRUE(record);
+  std::atomic<bool> stop{false};
+  std::jthread changer([&] {
+    volatile std::byte& opcode = ring.raw.bytes()[kRecordsAt + 16];
+    while (!stop.load(std::memory_order_relaxed)) {
+      opcode = static_cast<std::byte>(wire::Opcode::kRcSendOnly);
+      opcode = static_cast<std::byte>(wire::Opcode::kRcReadRequest);
+    }
+  });
+  int other = 0;
+  for (int taken = 0; taken < 500'000;) {
+    wire::Packet packet;
+    if (!wire::parse_plain(record->packet, packet)) continue;
+    ++taken;
+    other += packet.bth.opcode != wire::Opcode::kRcSendOnly ? 1 : 0;
+  }
+  stop = true;
+  EXPECT_EQ(other, 0);
+}
+
 TEST(ShmRing, StressOfTwoThreads) {
   constexpr std::uint32_t kPackets = 60'000;
   Ring ring;

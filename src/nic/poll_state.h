@@ -126,7 +126,7 @@ class PollState {
     return polled_before(now) || (polls_.load(std::memory_order_relaxed) >= kPolls &&
                                   inside_.load(std::memory_order_relaxed));
   }
-  /// The same for who is inside itself.
+  /// The same for who is inside itself; of others inside it does not know.
   [[nodiscard]] bool polled_before(Time now) const {
     const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
     const Duration silence = polls >= kManyPolls ? kSilenceOfMany : kSilence;

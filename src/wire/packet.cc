@@ -88,7 +88,7 @@ bool parse_plain(ConstBytes udp_payload, Packet& packet) {
   const bool right = bth.version == 0 && udp_payload.size() >= header_size + kIcrcSize &&
                      padded_size % 4 == 0 && bth.pad_count <= padded_size;
   if (!right) return false;
-  packet.bth.opcode = bth.opcode;
+  packet.bth.opcode = opcode;  // read once: the bytes may still change
   packet.bth.solicited = bth.solicited;
   packet.bth.pad_count = bth.pad_count;
   packet.bth.pkey = bth.pkey;

@@ -45,10 +45,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const ConstBytes datagram = std::as_bytes(std::span(data, size));
   const auto packet = parse(datagram);
   Packet in_short;
-  if (parse_plain(datagram, in_short)) {
-    VERBENA_CHECK(packet && packet->bth.psn == in_short.bth.psn &&
+  const bool plain = packet && (packet->bth.opcode == Opcode::kRcSendOnly ||
+                                packet->bth.opcode == Opcode::kRcWriteOnly);
+  VERBENA_CHECK(parse_plain(datagram, in_short) == plain);
+  if (plain) {
+    VERBENA_CHECK(packet->bth.opcode == in_short.bth.opcode &&
+                  packet->bth.pad_count == in_short.bth.pad_count &&
+                  packet->bth.destination_qp == in_short.bth.destination_qp &&
+                  packet->bth.psn == in_short.bth.psn && packet->reth == in_short.reth &&
                   packet->payload.data() == in_short.payload.data() &&
-                  packet->payload.size() == in_short.payload.size());
+                  packet->payload.size() == in_short.payload.size() &&
+                  packet->icrc == in_short.icrc);
   }
   if (!packet) {
     VERBENA_CHECK(to_string(packet.error()) != "unknown error");

@@ -128,12 +128,13 @@ std::size_t single_size(const Train& train) {
 }
 
 bool write_single(const Train& train, std::byte* to) {
-  VERBENA_CHECK(train.count == 1);
+  VERBENA_CHECK(train.count == 1 && train.remote_step == 0);
   Bth bth = train.head.bth;
   bth.pad_count = static_cast<std::uint8_t>((0U - train.payload_size) & 3U);
   bth.ack_request = train.ack_request_last;
   bth.solicited = train.solicited_last;
-  // First what lies in the last cache line: see RingWriter in link/shm_ring.h.
+  // First what lies in the last cache line. A reader that polls fetches it with the first one, and
+  // takes both away from who has only begun (performance.md, "What goes to and fro").
   store_icrc(to + single_size(train) - kIcrcSize, train.piggyback);
   to += encode_headers(bth, train.head, to);
   std::size_t left = train.payload_size;

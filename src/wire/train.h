@@ -87,9 +87,9 @@ void advance(const Train& train, std::uint32_t index, TrainPacket& packet);
 
 /// What write_single() writes.
 [[nodiscard]] std::size_t single_size(const Train& train);
-/// Writes the only packet of a train (checked) as it goes by a channel, with its piggyback in the
-/// ICRC's place: in a fraction of the time that packet_at() and the rest take. `to` has
-/// single_size() bytes. False when memory of the gather list went away: it cannot be sent.
+/// Writes the only packet of a train without a remote_step (checked) as it goes by a channel, with
+/// its piggyback in the ICRC's place: in a fraction of the time that packet_at() and the rest take.
+/// `to` has single_size() bytes. False when memory of the gather list went away: it cannot be sent.
 [[nodiscard]] bool write_single(const Train& train, std::byte* to);
 
 /// Copies a packet's headers to its beginning: in pieces as small as those in which they were
