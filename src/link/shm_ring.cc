@@ -235,9 +235,11 @@ bool RingWriter::announce() {
 
 std::optional<RingRecord> RingReader::next() {
   std::byte* const place = memory_.at(read_);
+  // Asked for at every look, the second line is on its way when the first one shows the mark.
+  __builtin_prefetch(place + kLine);
   const Word mark = mark_of(place).load(std::memory_order_acquire);
   if (mark != memory_.mark_at(read_) || broken_) return std::nullopt;
-  __builtin_prefetch(place + kLine);
+  __builtin_prefetch(place + kLine);  // anew: the writer may have taken it back meanwhile
   const auto descriptor =
       std::bit_cast<Descriptor>(descriptor_of(place).load(std::memory_order_relaxed));
   if (!can_be(descriptor, read_ - released_)) {
