@@ -3,13 +3,14 @@
 #include <endian.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "compat/cq.h"
 #include "compat/errno.h"
 #include "compat/objects.h"
-#include "compat/scratch.h"
 #include "compat/tsan.h"
+#include "nic/polling.h"
 
 namespace verbena::compat {
 namespace {
@@ -48,8 +49,6 @@ static_assert(of(engine::CompletionOpcode::kTagDelete) == IBV_WC_TM_DEL);
 static_assert(of(engine::CompletionOpcode::kTagSync) == IBV_WC_TM_SYNC);
 static_assert(of(engine::CompletionOpcode::kTagReceive) == IBV_WC_TM_RECV);
 static_assert(of(engine::CompletionOpcode::kNoTag) == IBV_WC_TM_NO_TAG);
-
-constexpr std::size_t kBatch = 32;
 
 /// So many polls in a row that found nothing, some 20 µs, and the processor is offered to others:
 /// on a machine with more to do than processors the peer may be waiting for this very one, and
@@ -101,23 +100,19 @@ void fill_in(ibv_wc& wc, const engine::Completion& completion) {
 int poll_cq(ibv_cq* c_cq, int num_entries, ibv_wc* wc) noexcept {
   Cq& cq = Cq::of(c_cq);
   if (is_dead(cq.generation)) return -EIO;
-  int taken = 0;
-  while (taken < num_entries) {
-    Scratch<engine::Completion, kBatch> batch(static_cast<std::size_t>(num_entries - taken));
-    const std::span<engine::Completion> room = batch.view();
-    const auto polled = cq.nic->poll(cq.queue, room);
-    if (!polled) return taken > 0 ? taken : -to_errno(polled.error());
-    for (const engine::Completion& completion : room.first(*polled))
-      fill_in(wc[taken++], completion);
-    if (*polled < room.size()) break;
-  }
-  if (taken == 0) {
+  const auto most = static_cast<std::size_t>(std::max(num_entries, 0));
+  const auto polled = nic::poll(
+      *cq.nic, *cq.queue, most,
+      [wc](const engine::Completion& completion, Time) mutable { fill_in(*wc++, completion); });
+  if (!polled) [[unlikely]]
+    return -to_errno(polled.error());
+  if (*polled == 0) {
     note_empty(cq);
     return 0;
   }
   cq.empty_polls.store(0, std::memory_order_relaxed);
   take_over(&cq);
-  return taken;
+  return static_cast<int>(*polled);
 }
 
 }  // namespace verbena::compat

@@ -82,25 +82,18 @@ int add(const Qp& qp, nic::SendPosting& posting, const ibv_send_wr& wr) {
   return ended ? 0 : to_errno(ended.error());
 }
 
-/// What became of a chain: an errno, and whether there is something new in the send queue.
-struct Posted {
-  int error;
-  bool rings;
-};
-
 /// Posts a chain up to the first request that fails, which `wr` is then; what went before it stays
 /// posted.
-Posted post_chain(const Qp& qp, ibv_send_wr*& wr) {
+int post_chain(const Qp& qp, ibv_send_wr*& wr) {
   nic::SendPosting posting = qp.nic->post_sends(qp.pair);
   ibv_send_wr* const first = wr;
   int error = 0;
   while (wr != nullptr && (error = add(qp, posting, *wr)) == 0) wr = wr->next;
-  if (wr == first || qp.nic->do_at_once(qp.pair, posting)) return {error, false};
-  if (const auto published = posting.publish(); !published) {
+  if (const auto sent = qp.nic->send(qp.pair, posting); !sent) [[unlikely]] {
     wr = first;
-    return {to_errno(published.error()), false};
+    return to_errno(sent.error());
   }
-  return {error, true};
+  return error;
 }
 
 /// `queue` is a queue pair or a shared receive queue, which takes at most `max_sge` pieces.
@@ -145,9 +138,8 @@ int post_send(ibv_qp* c_qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) noexcept {
   if (is_dead(qp.generation)) return refuse(wr, bad_wr, EIO);
   if (c_qp->send_cq == nullptr) return refuse(wr, bad_wr, EINVAL);
   hand_over(&Cq::of(c_qp->send_cq));
-  const Posted posted = post_chain(qp, wr);
-  if (posted.rings) qp.nic->ring_sends(qp.pair);
-  return posted.error == 0 ? 0 : refuse(wr, bad_wr, posted.error);
+  const int error = post_chain(qp, wr);
+  return error == 0 ? 0 : refuse(wr, bad_wr, error);
 }
 
 int post_receive(ibv_qp* c_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {

@@ -179,26 +179,21 @@ void wr_start(ibv_qp_ex* c_qp) {
   builder.error = 0;
 }
 
-/// All or nothing: an error aborts the entire posting (ibv_wr_post(3)). `rings`: there is something
-/// new in the send queue.
-int publish(const Qp& qp, bool& rings) {
+/// All or nothing: an error aborts the entire posting (ibv_wr_post(3)).
+int send(const Qp& qp) {
   WorkBuilder& builder = *qp.builder;
   end(builder);
   if (builder.error != 0) return builder.error;
   if (!builder.posting) return EINVAL;  // it was never begun
-  if (qp.nic->do_at_once(qp.pair, *builder.posting)) return 0;
-  const auto published = builder.posting->publish();
-  rings = published.has_value();
-  return published ? 0 : to_errno(published.error());
+  const auto sent = qp.nic->send(qp.pair, *builder.posting);
+  return sent ? 0 : to_errno(sent.error());
 }
 
 int wr_complete(ibv_qp_ex* c_qp) {
   Qp& qp = Qp::of(c_qp);
   hand_over(&Cq::of(qp.qp_base.send_cq));
-  bool rings = false;
-  const int error = publish(qp, rings);
+  const int error = send(qp);
   qp.builder->posting.reset();
-  if (rings) qp.nic->ring_sends(qp.pair);
   return error;
 }
 

@@ -81,19 +81,6 @@ void CompletionQueue::remove_listener(OverrunListener& listener) noexcept {
   std::erase(listeners_, &listener);
 }
 
-std::uint32_t CompletionQueue::take_some(std::span<engine::Completion> completions,
-                                         std::span<Time> times) {
-  const std::scoped_lock lock(mutex_);
-  const std::uint32_t count = count_.load(std::memory_order_relaxed);
-  const auto taken = static_cast<std::uint32_t>(std::min<std::size_t>(count, completions.size()));
-  for (std::uint32_t i = 0; i < taken; ++i) completions[i] = slot(i).completion;
-  for (std::uint32_t i = 0; i < std::min<std::size_t>(taken, times.size()); ++i)
-    times[i] = slot(i).made;
-  drop_first(taken);
-  count_.store(count - taken, std::memory_order_release);
-  return taken;
-}
-
 void CompletionQueue::arm(bool solicited_only) {
   const std::scoped_lock lock(mutex_);
   settle_held();

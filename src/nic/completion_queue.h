@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -58,11 +59,31 @@ class CompletionQueue final : public engine::CompletionSink {
 
   bool complete(const engine::Completion& completion) override;
 
-  /// Takes the oldest completions, and into `times`, unless it is empty, when they were made. How
-  /// many there were.
+  /// Takes the oldest completions, at most so many, and shows each where it lies, with when it was
+  /// made: visit(completion, time), which calls nothing of ours, for the queue is locked. How many
+  /// there were.
+  template <typename Visit>
+  std::uint32_t take_each(std::size_t most, Visit&& visit) {
+    if (count_.load(std::memory_order_acquire) == 0) return 0;
+    const std::scoped_lock lock(mutex_);
+    const std::uint32_t count = count_.load(std::memory_order_relaxed);
+    const auto taken = static_cast<std::uint32_t>(std::min<std::size_t>(count, most));
+    for (std::uint32_t left = taken; left != 0; --left) {
+      const Slot& first = ring_[first_];
+      visit(first.completion, first.made);
+      first_ = first_ + 1 < ring_.size() ? first_ + 1 : 0;
+    }
+    count_.store(count - taken, std::memory_order_release);
+    return taken;
+  }
+  /// The same into memory of the caller's; `times` may be empty.
   [[nodiscard]] std::uint32_t take(std::span<engine::Completion> completions,
                                    std::span<Time> times = {}) {
-    return count_.load(std::memory_order_acquire) == 0 ? 0 : take_some(completions, times);
+    std::size_t taken = 0;
+    return take_each(completions.size(), [&](const engine::Completion& completion, Time made) {
+      if (taken < times.size()) times[taken] = made;
+      completions[taken++] = completion;
+    });
   }
   /// There are no completions and will be none, after an overrun.
   [[nodiscard]] bool ended() const {
@@ -102,9 +123,6 @@ class CompletionQueue final : public engine::CompletionSink {
 
  private:
   enum class Armed : std::uint8_t { kNo, kSolicited, kAny };
-
-  [[nodiscard]] std::uint32_t take_some(std::span<engine::Completion> completions,
-                                        std::span<Time> times);
 
   struct Slot {
     engine::Completion completion{};

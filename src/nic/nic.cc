@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "nic/flood_limit.h"
 #include "nic/nic_impl.h"
+#include "nic/polling.h"
 
 namespace verbena::nic {
 namespace {
@@ -148,32 +149,34 @@ engine::Counters Nic::counters() const {
 
 Result<std::uint32_t> Nic::poll(CompletionQueue* cq, std::span<engine::Completion> completions,
                                 std::span<Time> times) {
-  std::uint32_t taken = cq->take(completions, times);
-  if (taken > 0) {
-    // Of polls at one time some may be lost.
-    const std::uint32_t undriven = cq->undriven.load(std::memory_order_relaxed);
-    cq->undriven.store(undriven + 1, std::memory_order_relaxed);
-    if (undriven < kUndrivenPolls) {
-      impl_->poll_state.take();
-      return taken;
-    }
-  }
-  cq->undriven.store(0, std::memory_order_relaxed);
+  std::size_t taken = 0;
+  const auto take = [&](const engine::Completion& completion, Time made) {
+    if (taken < times.size()) times[taken] = made;
+    completions[taken++] = completion;
+  };
+  return nic::poll(*this, *cq, completions.size(), take);
+}
+
+bool Nic::goes_undriven(CompletionQueue& cq) {
+  // Of polls at one time some may be lost.
+  const std::uint32_t undriven = cq.undriven.load(std::memory_order_relaxed);
+  cq.undriven.store(undriven + 1, std::memory_order_relaxed);
+  if (undriven >= kUndrivenPolls) return false;
+  impl_->poll_state.take();
+  return true;
+}
+
+void Nic::drive(CompletionQueue& cq) {
+  cq.undriven.store(0, std::memory_order_relaxed);
   const Time now = impl_->host.now();
   impl_->poll_state.poll(now);
   const engine::Acks acks = impl_->acks(now);
   std::size_t moved = 0;
   impl_->poll_state.enter();
-  impl_->for_shards_of(*cq,
+  impl_->for_shards_of(cq,
                        [&](Shard& shard) { moved += shard.poll(now, acks, impl_->poll_state); });
   impl_->poll_state.leave();
   if (moved > kFewPackets) impl_->poll_state.end_poll(impl_->host.now());
-  if (taken < completions.size())
-    taken += cq->take(completions.subspan(taken),
-                      times.subspan(std::min<std::size_t>(taken, times.size())));
-  if (taken == 0 && cq->ended())
-    return fail(std::errc::io_error, "the completion queue overflowed");
-  return taken;
 }
 
 // No wake-up is lost: what completes from the arming on notifies. What had arrived before it but
@@ -222,6 +225,22 @@ bool Nic::do_at_once(QueuePair* qp, const SendPosting& posting) {
       wqe != nullptr && (wqe->request.opcode == kWrite || wqe->request.opcode == kRead);
   return one_sided && qp->transport != nullptr &&
          impl_->shard_of(*qp).do_at_once(*qp, *wqe, impl_->host);
+}
+
+Result<void> Nic::send(QueuePair* qp, SendPosting& posting) {
+  if (!posting.any() || do_at_once(qp, posting)) return {};
+  if (qp->raw != nullptr) {
+    VERBENA_TRY(posting.publish());
+    qp->raw->serve(impl_->host.now());
+    return {};
+  }
+  impl_->poll_state.enter();
+  const auto sent = impl_->shard_of(*qp).send(*qp, posting, impl_->host, impl_->poll_state);
+  impl_->poll_state.leave();
+  if (!sent) [[unlikely]]
+    return fail(std::errc::invalid_argument, "nothing can be sent any more");
+  if (*sent > kFewPackets) impl_->poll_state.end_post(impl_->host.now());
+  return {};
 }
 
 void Nic::ring_sends(QueuePair* qp) {

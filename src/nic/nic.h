@@ -144,6 +144,12 @@ class Nic {
   [[nodiscard]] Result<std::uint32_t> poll(CompletionQueue* cq,
                                            std::span<engine::Completion> completions,
                                            std::span<Time> times = {});
+  // The parts of nic::poll() (`nic/polling.h`).
+
+  /// Behind a poll that found something: whether it may end without driving.
+  [[nodiscard]] bool goes_undriven(CompletionQueue& cq);
+  /// Drives the shards that complete to the queue.
+  void drive(CompletionQueue& cq);
   /// One event on the channel at the next completion (or the next solicited or failed one). Covers
   /// only later ones.
   [[nodiscard]] Result<void> arm(CompletionQueue* cq, bool solicited_only);
@@ -192,16 +198,16 @@ class Nic {
   [[nodiscard]] Result<void> detach_multicast(QueuePair* qp, const wire::Address& group);
   void detach_all_multicast(QueuePair* qp);
 
-  // Posts without driving; ring_sends() or ring_receives() after the last one of a call tells the
-  // shard.
+  // Posts without driving; send(), or ring_sends() or ring_receives() after the last one of a call,
+  // tells the shard.
 
   [[nodiscard]] SendPosting post_sends(QueuePair* qp);
   /// One request, copied in with its pieces.
   [[nodiscard]] Result<void> post_send(QueuePair* qp, const engine::SendRequest& request);
   [[nodiscard]] Result<void> post_receive(QueuePair* qp, const engine::ReceiveRequest& request);
-  /// Does what a posting has, if that is one request which can be done on the spot: in the place of
-  /// its publish(). False: it was not done.
-  [[nodiscard]] bool do_at_once(QueuePair* qp, const SendPosting& posting);
+  /// Does what a posting has on the spot, if that is one request which can be, or publishes it and
+  /// tells the shard: nothing is to follow. Errors as of SendPosting::publish().
+  [[nodiscard]] Result<void> send(QueuePair* qp, SendPosting& posting);
   void ring_sends(QueuePair* qp);
   void ring_receives(QueuePair* qp);
   /// Needs no bell: it waits there for a packet.
@@ -261,6 +267,7 @@ class Nic {
  private:
   struct Impl;
   explicit Nic(std::unique_ptr<Impl> impl);
+  [[nodiscard]] bool do_at_once(QueuePair* qp, const SendPosting& posting);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -152,9 +152,8 @@ Result<void> QueuePair::check_any(const engine::SendRequest& request) const {
 
 Result<void> QueuePair::publish(engine::SendQueue::Posting& posting) {
   const std::scoped_lock lock(send_mutex_);
-  if (refuses_send()) return fail(std::errc::invalid_argument, "nothing can be sent before RTS");
-  posting.publish();
-  return {};
+  if (publish_inside(posting)) return {};
+  return fail(std::errc::invalid_argument, "nothing can be sent before RTS");
 }
 
 Result<void> QueuePair::post_receive(const engine::ReceiveRequest& request) {

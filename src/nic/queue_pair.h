@@ -56,6 +56,12 @@ class QueuePair {
   }
   /// Shows the send queue what was posted, unless it cannot be sent any more: invalid_argument.
   [[nodiscard]] Result<void> publish(engine::SendQueue::Posting& posting);
+  /// The same with the shard held; false for the error.
+  [[nodiscard]] bool publish_inside(engine::SendQueue::Posting& posting) const {
+    if (refuses_send()) return false;
+    posting.publish();
+    return true;
+  }
   /// Copies a request into the receive queue. invalid_argument in RESET, and where receives come
   /// from a shared queue or, XRC, are no business of it; else as engine::ReceiveQueue::post.
   [[nodiscard]] Result<void> post_receive(const engine::ReceiveRequest& request);

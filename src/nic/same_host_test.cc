@@ -191,7 +191,7 @@ TEST(FetchedRead, ItsModeratedEventIsDue) {
                .rkey = b.region->key};
   posting.make_pieces(1).front() = a.piece(0, 1000);
   ASSERT_TRUE(posting.end());
-  ASSERT_TRUE(a.nic->do_at_once(a.qp, posting));
+  ASSERT_TRUE(a.nic->send(a.qp, posting));
   ASSERT_EQ(a.nic->counters().direct_requests, 1U);
   pollfd waiting{.fd = a.channel->notifier().descriptor(), .events = POLLIN, .revents = 0};
   EXPECT_EQ(::poll(&waiting, 1, 20'000), 1);

@@ -13,7 +13,15 @@ std::unexpected<Error> SendPosting::refusal() const {
 }
 
 Result<void> SendPosting::publish() {
-  return posting_.any() ? qp_->publish(posting_) : Result<void>();
+  if (posting_.any()) VERBENA_TRY(qp_->publish(posting_));
+  lock_.unlock();
+  return {};
+}
+
+bool SendPosting::publish_inside() {
+  if (!qp_->publish_inside(posting_)) return false;
+  lock_.unlock();
+  return true;
 }
 
 }  // namespace verbena::nic

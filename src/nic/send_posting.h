@@ -20,8 +20,7 @@ namespace verbena::nic {
 ///     engine::SendRequest* const request = VERBENA_TRY(posting.begin());
 ///     …
 ///     VERBENA_TRY(posting.end());
-///     VERBENA_TRY(posting.publish());
-///     nic.ring_sends(qp);
+///     VERBENA_TRY(nic.send(qp, posting));
 ///
 /// What was not published when it goes is forgotten. The queue pair may change its state meanwhile.
 class SendPosting {
@@ -53,9 +52,14 @@ class SendPosting {
   }
   /// All there is, if that is one request: see Nic::do_at_once().
   [[nodiscard]] const engine::SendWqe* single() const { return posting_.single(); }
-  /// All that was ended is posted; ring_sends() tells the shard. invalid_argument when it cannot be
-  /// sent any more, and then nothing is.
+  /// Something was ended.
+  [[nodiscard]] bool any() const { return posting_.any(); }
+  /// All that was ended is posted, others may post, and this is over; ring_sends() tells the shard.
+  /// invalid_argument when it cannot be sent any more, and then nothing is.
   [[nodiscard]] Result<void> publish();
+  /// The same with the queue pair's shard held, which is held around all that changes its state;
+  /// false for invalid_argument.
+  [[nodiscard]] bool publish_inside();
 
  private:
   /// Why nothing can be begun.

@@ -107,6 +107,25 @@ TEST_F(Posting, AStateThatChangedMeanwhileRefusesAll) {
   EXPECT_EQ(posting.begin().error().condition, std::errc::invalid_argument);
 }
 
+TEST_F(Posting, IsSentInOneCallAndOthersMayPost) {
+  const auto before = a.nic->counters().packets_sent;
+  SendPosting posting = a.nic->post_sends(a.qp);
+  write(posting, 1);
+  ASSERT_TRUE(a.nic->send(a.qp, posting));
+  EXPECT_EQ(a.nic->counters().packets_sent, before + 1);
+  SendPosting another = a.nic->post_sends(a.qp);  // would wait for ever
+  EXPECT_TRUE(a.nic->send(a.qp, another)) << "nothing";
+  EXPECT_EQ(a.nic->counters().packets_sent, before + 1);
+}
+
+TEST_F(Posting, AStateThatChangedMeanwhileSendsNothing) {
+  SendPosting posting = a.nic->post_sends(a.qp);
+  write(posting, 1);
+  ASSERT_TRUE(a.to_state(QpState::kReset));
+  EXPECT_EQ(a.nic->send(a.qp, posting).error().condition, std::errc::invalid_argument);
+  EXPECT_TRUE(a.to_state(QpState::kErr)) << "the shard was left";
+}
+
 TEST_F(Posting, AFullQueueSaysSo) {
   SendPosting posting = a.nic->post_sends(a.qp);
   const std::uint32_t room = a.qp->send_queue().capacity();

@@ -103,7 +103,19 @@ std::size_t Shard::ring(QueuePair& qp, Time now, Acks acks) {
 
 // A reply takes the held acknowledgements with it.
 std::size_t Shard::ring_sends(QueuePair& qp, Host& clock, const PollState& polls) {
+  return serve_sends(qp, gate_.try_enter(), clock, polls);
+}
+
+std::optional<std::size_t> Shard::send(QueuePair& qp, SendPosting& posting, Host& clock,
+                                       const PollState& polls) {
   const bool inside = gate_.try_enter();
+  if (inside ? posting.publish_inside() : posting.publish().has_value())
+    return serve_sends(qp, inside, clock, polls);
+  if (inside && leave(clock.now(), Acks::kSend)) wake_();
+  return std::nullopt;
+}
+
+std::size_t Shard::serve_sends(QueuePair& qp, bool inside, Host& clock, const PollState& polls) {
   if (inside && send_alone(qp, clock)) return 1;
   const Time now = clock.now();
   return serve(qp, inside, now, Acks::kSend,

@@ -27,6 +27,7 @@
 #include "nic/progress.h"
 #include "nic/queue_pair.h"
 #include "nic/queue_pair_report.h"
+#include "nic/send_posting.h"
 #include "wire/train.h"
 
 namespace verbena::nic {
@@ -70,6 +71,9 @@ class Shard {
   /// poll() behind it, or kHeldRest later. The time is asked for behind a packet that leaves alone
   /// by a channel, whose reader waits for it.
   std::size_t ring_sends(QueuePair& qp, Host& clock, const PollState& polls);
+  /// The same for what it publishes first; nothing when that fails.
+  [[nodiscard]] std::optional<std::size_t> send(QueuePair& qp, SendPosting& posting, Host& clock,
+                                                const PollState& polls);
   /// Copies a WRITE or READ that was not posted, and completes it, if nobody is inside and
   /// engine::Engine::copy_at_once() can. `clock` is asked behind the copy.
   [[nodiscard]] bool do_at_once(QueuePair& qp, const engine::SendWqe& wqe, Host& clock);
@@ -170,6 +174,7 @@ class Shard {
   void fail_overrun(Time now);
   void raise_events();
   [[nodiscard]] bool send_alone(const QueuePair& qp, Host& clock);
+  std::size_t serve_sends(QueuePair& qp, bool inside, Host& clock, const PollState& polls);
   std::size_t serve(QueuePair& qp, bool inside, Time now, engine::Acks acks, engine::Rests rests);
   void set_alarm(Time now, engine::Acks acks);
 
