@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "compat/test_pair.h"
 
@@ -183,6 +184,30 @@ TEST(Extended, APollIsOneThreads) {
   ibv_end_poll(a.cq_ex);
   other.join();
   EXPECT_EQ(others, 2U);
+}
+
+/// Between its start and its end a session is one thread's.
+TEST(Extended, ThreadsTakeTurnsWithSessions) {
+  constexpr int kThreads = 4;
+  constexpr int kSessions = 4;  // of each: as many as the queue has room for
+  Devices devices;
+  ExtendedEnd a(devices, 0);
+  ExtendedEnd b(devices, 1);
+  testing::connect(a, b);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::jthread> all;
+    for (int thread = 0; thread < kThreads; ++thread) {
+      all.emplace_back([&] {
+        for (int i = 0; i < kSessions; ++i) a.write_to(b, 1);
+      });
+    }
+    all.clear();
+    for (int left = kThreads * kSessions; left != 0; --left) {
+      ASSERT_TRUE(a.next()) << left << " of round " << round << " are missing";
+      EXPECT_EQ(a.cq_ex->status, IBV_WC_SUCCESS);
+      ibv_end_poll(a.cq_ex);
+    }
+  }
 }
 
 TEST(Extended, AMistakeEndsTheBatchAndAnAbortForgetsIt) {

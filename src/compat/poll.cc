@@ -3,7 +3,6 @@
 #include <endian.h>
 #include <sched.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "compat/cq.h"
@@ -100,9 +99,9 @@ void fill_in(ibv_wc& wc, const engine::Completion& completion) {
 int poll_cq(ibv_cq* c_cq, int num_entries, ibv_wc* wc) noexcept {
   Cq& cq = Cq::of(c_cq);
   if (is_dead(cq.generation)) return -EIO;
-  const auto most = static_cast<std::size_t>(std::max(num_entries, 0));
+  if (num_entries <= 0) return 0;
   const auto polled = nic::poll(
-      *cq.nic, *cq.queue, most,
+      *cq.nic, *cq.queue, static_cast<std::size_t>(num_entries),
       [wc](const engine::Completion& completion, Time) mutable { fill_in(*wc++, completion); });
   if (!polled) [[unlikely]]
     return -to_errno(polled.error());

@@ -179,25 +179,28 @@ void wr_start(ibv_qp_ex* c_qp) {
   builder.error = 0;
 }
 
-/// All or nothing: an error aborts the entire posting (ibv_wr_post(3)).
-int send(const Qp& qp) {
-  WorkBuilder& builder = *qp.builder;
-  end(builder);
-  if (builder.error != 0) return builder.error;
-  if (!builder.posting) return EINVAL;  // it was never begun
-  const auto sent = qp.nic->send(qp.pair, *builder.posting);
-  return sent ? 0 : to_errno(sent.error());
+/// Takes the posting out of the builder, which is whose posting has the posters' lock: it is not to
+/// be touched once that is gone.
+std::optional<nic::SendPosting> take_posting(WorkBuilder& builder) {
+  std::optional<nic::SendPosting> taken = std::move(builder.posting);
+  builder.posting.reset();
+  return taken;
 }
 
+/// All or nothing: an error aborts the entire posting (ibv_wr_post(3)).
 int wr_complete(ibv_qp_ex* c_qp) {
   Qp& qp = Qp::of(c_qp);
   hand_over(&Cq::of(qp.qp_base.send_cq));
-  const int error = send(qp);
-  qp.builder->posting.reset();
-  return error;
+  end(*qp.builder);
+  const int error = qp.builder->error;
+  std::optional<nic::SendPosting> posting = take_posting(*qp.builder);
+  if (error != 0) return error;
+  if (!posting) return EINVAL;  // it was never begun
+  const auto sent = qp.nic->send(qp.pair, *posting);
+  return sent ? 0 : to_errno(sent.error());
 }
 
-void wr_abort(ibv_qp_ex* qp) { Qp::of(qp).builder->posting.reset(); }
+void wr_abort(ibv_qp_ex* qp) { take_posting(*Qp::of(qp).builder); }
 
 constexpr std::uint64_t kUdOperations = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 constexpr std::uint64_t kUcOperations = kUdOperations | IBV_QP_EX_WITH_RDMA_WRITE |

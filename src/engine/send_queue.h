@@ -91,7 +91,7 @@ class SendQueue {
 class SendQueue::Posting {
  public:
   explicit Posting(SendQueue& queue)
-      : queue_(&queue), next_(queue.tail_.load(std::memory_order_relaxed)) {}
+      : queue_(&queue), first_(queue.tail_.load(std::memory_order_relaxed)), next_(first_) {}
 
   /// The next request, as new (SendRequest::renew()), to be filled in; null when the queue is full.
   /// Of one that was not ended the place is taken.
@@ -129,14 +129,17 @@ class SendQueue::Posting {
     ++next_;
     return {};
   }
-  void publish() { queue_->tail_.store(next_, std::memory_order_release); }
+  void publish() {
+    queue_->tail_.store(next_, std::memory_order_release);
+    first_ = next_;
+  }
   /// What is to be published, if that is one request; else null.
   [[nodiscard]] const SendWqe* single() const {
-    const std::uint32_t first = queue_->tail_.load(std::memory_order_relaxed);
-    return next_ - first == 1 ? &queue_->at(first) : nullptr;
+    return next_ - first_ == 1 ? &queue_->at(first_) : nullptr;
   }
-  /// There is something to publish.
-  [[nodiscard]] bool any() const { return next_ != queue_->tail_.load(std::memory_order_relaxed); }
+  /// There is something to publish. By what was ended here: of a queue whose other poster is the
+  /// engine the tail moves meanwhile.
+  [[nodiscard]] bool any() const { return next_ != first_; }
 
  private:
   static constexpr std::uint64_t kMaxMessage = std::uint64_t{1} << 31;  // C9-94
@@ -147,6 +150,7 @@ class SendQueue::Posting {
   [[nodiscard]] std::size_t place() const { return next_ & queue_->mask_; }
 
   SendQueue* queue_;
+  std::uint32_t first_;  ///< that was not published
   std::uint32_t next_;
   bool filled_ = false;  ///< the latest one's inline data were added by add_inline()
 };

@@ -22,7 +22,7 @@ bool CompletionQueue::complete(const engine::Completion& completion) {
     if (overrun_.load(std::memory_order_relaxed)) return false;
     std::uint32_t count = count_.load(std::memory_order_relaxed);
     if (count == ring_.size() && overwrites_) {
-      drop_first(1);
+      drop_first();
       --count;
     }
     if (count < ring_.size()) {

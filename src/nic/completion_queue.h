@@ -65,15 +65,12 @@ class CompletionQueue final : public engine::CompletionSink {
   template <typename Visit>
   std::uint32_t take_each(std::size_t most, Visit&& visit) {
     if (count_.load(std::memory_order_acquire) == 0) return 0;
-    const std::scoped_lock lock(mutex_);
-    const std::uint32_t count = count_.load(std::memory_order_relaxed);
-    const auto taken = static_cast<std::uint32_t>(std::min<std::size_t>(count, most));
-    for (std::uint32_t left = taken; left != 0; --left) {
-      const Slot& first = ring_[first_];
-      visit(first.completion, first.made);
-      first_ = first_ + 1 < ring_.size() ? first_ + 1 : 0;
-    }
-    count_.store(count - taken, std::memory_order_release);
+    std::uint32_t taken = 0;
+    std::uint32_t some = 0;
+    do {
+      some = take_some(std::min<std::size_t>(most - taken, kAtOnce), visit);
+      taken += some;
+    } while (some == kAtOnce);
     return taken;
   }
   /// The same into memory of the caller's; `times` may be empty.
@@ -124,6 +121,23 @@ class CompletionQueue final : public engine::CompletionSink {
  private:
   enum class Armed : std::uint8_t { kNo, kSolicited, kAny };
 
+  /// Completions that are taken while who makes them waits.
+  static constexpr std::size_t kAtOnce = 32;
+
+  template <typename Visit>
+  [[nodiscard]] std::uint32_t take_some(std::size_t most, Visit& visit) {
+    const std::scoped_lock lock(mutex_);
+    const std::uint32_t count = count_.load(std::memory_order_relaxed);
+    const auto taken = static_cast<std::uint32_t>(std::min<std::size_t>(count, most));
+    for (std::uint32_t left = taken; left != 0; --left) {
+      const Slot& first = ring_[first_];
+      visit(first.completion, first.made);
+      drop_first();
+    }
+    count_.store(count - taken, std::memory_order_release);
+    return taken;
+  }
+
   struct Slot {
     engine::Completion completion{};
     Time made{};  ///< with a clock
@@ -133,10 +147,7 @@ class CompletionQueue final : public engine::CompletionSink {
     const std::size_t index = std::size_t{first_} + offset;
     return ring_[index < ring_.size() ? index : index - ring_.size()];
   }
-  void drop_first(std::uint32_t count) {
-    const std::size_t first = std::size_t{first_} + count;
-    first_ = static_cast<std::uint32_t>(first < ring_.size() ? first : first - ring_.size());
-  }
+  void drop_first() { first_ = first_ + 1 < ring_.size() ? first_ + 1 : 0; }
 
   /// What follows is called with the lock held.
   void tell();

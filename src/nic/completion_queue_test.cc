@@ -63,6 +63,16 @@ TEST_F(CompletionQueueTest, KeepsOrderAcrossTheRingsEnd) {
   EXPECT_EQ(drain(cq), Ids{expected});
 }
 
+TEST_F(CompletionQueueTest, GivesAsManyAsAreWanted) {
+  CompletionQueue large(100, nullptr, nullptr, listener);
+  for (std::uint64_t id = 0; id < 90; ++id) EXPECT_TRUE(large.complete(completion(id)));
+  std::array<Completion, 80> most{};
+  ASSERT_EQ(large.take(most), most.size());
+  for (std::uint64_t id = 0; id < most.size(); ++id) EXPECT_EQ(most[id].id, id);
+  EXPECT_EQ(large.take(most), 10U);
+  EXPECT_EQ(most[9].id, 89U);
+}
+
 TEST_F(CompletionQueueTest, TakesNoMoreThanThereIsRoomFor) {
   for (std::uint64_t id = 0; id < 3; ++id) EXPECT_TRUE(cq.complete(completion(id)));
   EXPECT_EQ(cq.take({}), 0U);

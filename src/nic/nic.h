@@ -44,8 +44,8 @@ struct XrcDomainInit;
 ///
 /// Threads: every function is safe from any thread, as the verbs are: what destroys an object must
 /// not run beside other uses of it. Lock order: object lock, shard, post locks, CQ, channel; nobody
-/// holds a post lock while taking a shard. The lock of the port comes before shards and is held
-/// with no other.
+/// holds a post lock while taking a shard, and who has the posters' lock only tries to. The lock of
+/// the port comes before shards and is held with no other.
 class Nic {
  public:
   /// Takes a slot at the configured address and starts to be driven by the host. `host` outlives

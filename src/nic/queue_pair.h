@@ -30,7 +30,8 @@ namespace verbena::nic {
 /// Locks: who posts sends holds the posters' lock, perhaps from one call of the program to another,
 /// and nothing of ours waits for it but other posters. The two post locks are taken by posters for
 /// as long as it takes to show the queue what was posted, and by the holder of the shard around a
-/// change of state. So the order is posters, shard, post locks.
+/// change of state; a poster of sends who holds the shard itself needs none. So the order is
+/// posters, shard, post locks.
 class QueuePair {
  public:
   /// What one holder of it has: the name for its events, and how many of them are out. An XRC_RECV

@@ -13,7 +13,8 @@ std::unexpected<Error> SendPosting::refusal() const {
 }
 
 Result<void> SendPosting::publish() {
-  if (posting_.any()) VERBENA_TRY(qp_->publish(posting_));
+  if (!any()) return {};
+  VERBENA_TRY(qp_->publish(posting_));
   lock_.unlock();
   return {};
 }

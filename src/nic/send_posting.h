@@ -50,15 +50,16 @@ class SendPosting {
     VERBENA_TRY(qp_->check(*latest_));
     return posting_.end();
   }
-  /// All there is, if that is one request: see Nic::do_at_once().
+  /// All there is, if that is one request.
   [[nodiscard]] const engine::SendWqe* single() const { return posting_.single(); }
   /// Something was ended.
   [[nodiscard]] bool any() const { return posting_.any(); }
-  /// All that was ended is posted, others may post, and this is over; ring_sends() tells the shard.
-  /// invalid_argument when it cannot be sent any more, and then nothing is.
+  /// All that was ended is posted, and if that is anything, others may post and this is over;
+  /// ring_sends() tells the shard. invalid_argument when it cannot be sent any more, and then
+  /// nothing is. Nic::send() does both.
   [[nodiscard]] Result<void> publish();
-  /// The same with the queue pair's shard held, which is held around all that changes its state;
-  /// false for invalid_argument.
+  /// The same of something, with the queue pair's shard held, as it is around all that changes its
+  /// state; false for invalid_argument.
   [[nodiscard]] bool publish_inside();
 
  private:

@@ -118,6 +118,16 @@ TEST_F(Posting, IsSentInOneCallAndOthersMayPost) {
   EXPECT_EQ(a.nic->counters().packets_sent, before + 1);
 }
 
+TEST_F(Posting, WithoutARequestChangesNothing) {
+  SendPosting posting = a.nic->post_sends(a.qp);
+  // As the engine does, with the shard held, for receives that have tags.
+  ASSERT_TRUE(a.qp->send_queue().post({.id = 7, .signaled = true}));
+  EXPECT_FALSE(posting.any());
+  EXPECT_TRUE(posting.publish());
+  EXPECT_TRUE(a.nic->send(a.qp, posting));
+  EXPECT_EQ(a.qp->send_queue().tail(), 1U);
+}
+
 TEST_F(Posting, AStateThatChangedMeanwhileSendsNothing) {
   SendPosting posting = a.nic->post_sends(a.qp);
   write(posting, 1);
