@@ -30,6 +30,7 @@ AddressSwitch::~AddressSwitch() { remove_all_but({}); }
 Result<void> AddressSwitch::add(const Route& route) {
   auto link = VERBENA_TRY(UdpLink::create(route.socket, route.keep));
   if (reports_ip_headers_) link->report_ip_headers();
+  if (numbers_by_index_) link->number_by_index();
   if (!ports_.empty()) {
     several_ = true;
     epoll_event event{.events = EPOLLIN, .data = {.fd = route.socket}};
@@ -120,6 +121,11 @@ Time AddressSwitch::poll_timeout() const {
 void AddressSwitch::report_ip_headers() {
   reports_ip_headers_ = true;
   for (const Port& port : ports_) port.link->report_ip_headers();
+}
+
+void AddressSwitch::number_by_index() {
+  numbers_by_index_ = true;
+  for (const Port& port : ports_) port.link->number_by_index();
 }
 
 bool AddressSwitch::segments(const wire::Path& path) {

@@ -50,6 +50,7 @@ class AddressSwitch final : public Link {
     return ports_.front().link->source_port();
   }
   void report_ip_headers() override;
+  void number_by_index() override;
   void refresh() override;
   [[nodiscard]] std::span<const int> descriptors() const override { return descriptors_; }
   [[nodiscard]] bool segments(const wire::Path& path) override;
@@ -77,6 +78,7 @@ class AddressSwitch final : public Link {
   std::size_t next_ = 0;  ///< who is asked first for what came in
   bool several_ = false;  ///< there was more than one
   bool reports_ip_headers_ = false;
+  bool numbers_by_index_ = false;
   sys::OwnedFd epoll_;  ///< of all sockets but the first
   std::array<int, 2> descriptors_{};
 };

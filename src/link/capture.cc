@@ -51,6 +51,7 @@ CaptureLink::CaptureLink(std::unique_ptr<Link> inner, std::shared_ptr<CaptureSin
       since_epoch_(since_epoch),
       buffer_(kBufferSize) {
   inner_->report_ip_headers();
+  inner_->number_by_index();
 }
 
 /// Writes the headers of a frame, and returns where its UDP payload goes.

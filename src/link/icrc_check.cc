@@ -67,25 +67,29 @@ bool IcrcCheck::judge(const wire::Segment& segment, Finish finish) {
     return false;
   }
   const ConstBytes covered = segment.datagram.first(size - wire::kIcrcSize);
-  // A batch's packets are numbered by their position wherever the sender's kernel segmented it in
-  // software, and that is nearly always.
-  const std::uint32_t start = segment.identification
-                                  ? wire::icrc_start(segment.path, *segment.identification, size)
-                                  : start_of(segment);
+  std::uint16_t expected = 0;
+  std::uint32_t start = 0;
+  if (segment.identification) {
+    start = wire::icrc_start(segment.path, *segment.identification, size);
+  } else {
+    expected = expected_of(segment);
+    start = leader_.start ^ wire::icrc_of_identification(segment.path, expected);
+  }
   const std::uint32_t computed = finish(start, covered);
   const std::uint32_t icrc = wire::load_icrc(covered.data() + covered.size());
   const bool right = computed == icrc;
   const bool good = right || mode_ == Mode::kOff ||
-                    (!segment.identification && explains(segment, computed, icrc));
+                    (!segment.identification && explains(segment, expected, computed, icrc));
   ++(good ? counters_.good : counters_.bad);
   if (right && !segment.identification)
-    leader_.source->next = static_cast<std::uint16_t>(segment.position + 1);
+    leader_.source->next = static_cast<std::uint16_t>(expected + 1);
   return good;
 }
 
-/// The CRC's state before a datagram whose identification is its position. Who led another batch,
-/// or has another source or size, leads from here on.
-std::uint32_t IcrcCheck::start_of(const wire::Segment& segment) {
+/// The identification that a datagram most likely has: a batch's packets are numbered by their
+/// position wherever the sender's kernel segmented it in software, and that is nearly always. Who
+/// led another batch, or has another source or size, leads from here on.
+std::uint16_t IcrcCheck::expected_of(const wire::Segment& segment) {
   const wire::Path& path = segment.path;
   const std::size_t size = segment.datagram.size();
   const bool follows = segment.position != 0 && size == leader_.size && path == leader_.path;
@@ -95,17 +99,25 @@ std::uint32_t IcrcCheck::start_of(const wire::Segment& segment) {
                .start = memo_.start(path, 0, size),
                .source = &source_of(path)};
   }
-  return leader_.start ^ wire::icrc_of_identification(path, segment.position);
+  Source& source = *leader_.source;
+  if (segment.position == 0) source.first = source.counts ? source.first + 1 : 0;
+  return static_cast<std::uint16_t>(source.first + segment.position);
 }
 
-/// Whether another identification makes a datagram's ICRC right, one that it may have.
-bool IcrcCheck::explains(const wire::Segment& segment, std::uint32_t computed, std::uint32_t icrc) {
+/// Whether another identification than the `expected` one makes a datagram's ICRC right, one that
+/// it may have.
+bool IcrcCheck::explains(const wire::Segment& segment, std::uint16_t expected,
+                         std::uint32_t computed, std::uint32_t icrc) {
   const std::size_t covered = segment.datagram.size() - wire::kIcrcSize;
   const auto identification =
-      wire::icrc_solve_identification(segment.path, covered, segment.position, computed, icrc);
+      wire::icrc_solve_identification(segment.path, covered, expected, computed, icrc);
   if (!identification) return false;
   Source& source = *leader_.source;
-  if (*identification != 0 && *identification != source.next) {
+  const bool allowed =
+      *identification == 0 || *identification == source.next || *identification == segment.position;
+  source.first = static_cast<std::uint16_t>(*identification - segment.position);
+  source.counts = *identification != 0 && source.first != 0;
+  if (!allowed) {
     if (mode_ == Mode::kStrict) return false;
     ++counters_.solved;
   }

@@ -18,10 +18,12 @@ namespace verbena::link {
 ///
 /// The IPv4 identification stands in the ICRC, and a socket does not show it. What a sender is
 /// expected to have written (`nic.md`, Trains): the packet's position in the batch that the kernel
-/// delivered, the source's previous identification + 1, 0. kStrict takes no other; kSolve then asks
-/// which identification would make the ICRC right and takes it, which leaves 16 of 32 bits of
-/// check; kOff takes everything. What came undamaged by its way is not looked at. Where the link
-/// saw the identification only that one counts, in kSolve too.
+/// delivered, counted from 0, or from one more than the source's last batch began with; the
+/// source's previous identification + 1; 0. kSolve otherwise asks which identification would make
+/// the ICRC right and takes it, which leaves 16 of 32 bits of check. kStrict takes no other: of a
+/// source that numbers from anywhere the first packet is lost, and one behind every gap. kOff takes
+/// everything. What came undamaged by its way is not looked at. Where the link saw the
+/// identification only that one counts, in kSolve too.
 ///
 /// Threads: none; it belongs to its shard, as the link does. Memory: fixed.
 class IcrcCheck final : public wire::IcrcVerifier {
@@ -43,12 +45,13 @@ class IcrcCheck final : public wire::IcrcVerifier {
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
  private:
-  /// The identification behind the last one of some sources; two that meet in one entry only make
-  /// it less useful.
+  /// How some sources number their packets; two that meet in one entry only make it less useful.
   struct Source {
     wire::Address address{};
     std::uint16_t port = 0;
-    std::uint16_t next = 0;
+    std::uint16_t next = 0;   ///< the identification behind the last one
+    std::uint16_t first = 0;  ///< that of position 0 in the batch that comes
+    bool counts = false;      ///< the next batch's is one more; else it is 0
   };
   static constexpr std::size_t kSources = 64;
   /// What was first in a batch, whose others mostly are of the same source and size.
@@ -62,10 +65,10 @@ class IcrcCheck final : public wire::IcrcVerifier {
   [[nodiscard]] bool takes_all(const wire::Segment& segment) const;
   template <typename Finish>
   [[nodiscard]] bool judge(const wire::Segment& segment, Finish finish);
-  [[nodiscard]] bool explains(const wire::Segment& segment, std::uint32_t computed,
-                              std::uint32_t icrc);
+  [[nodiscard]] bool explains(const wire::Segment& segment, std::uint16_t expected,
+                              std::uint32_t computed, std::uint32_t icrc);
   [[nodiscard]] Source& source_of(const wire::Path& path);
-  [[nodiscard]] std::uint32_t start_of(const wire::Segment& segment);
+  [[nodiscard]] std::uint16_t expected_of(const wire::Segment& segment);
 
   Mode mode_;
   Counters counters_{};

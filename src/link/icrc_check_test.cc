@@ -69,6 +69,35 @@ TEST_P(IcrcCheckTest, StrictTakesNoOther) {
   EXPECT_EQ(holds(strict, packet(11, 0)), !ipv4());
 }
 
+// As a connected socket counts: each send has one more than the last, each segment its index more.
+TEST_P(IcrcCheckTest, FollowsWhoCountsFromAnywhere) {
+  IcrcCheck solve(IcrcCheck::Mode::kSolve);
+  std::uint16_t first = 0xFFF0;
+  const auto batch = [&](int packets) {
+    for (int i = 0; i < packets; ++i)
+      EXPECT_TRUE(holds(
+          solve, packet(static_cast<std::uint16_t>(first + i), static_cast<std::uint16_t>(i))));
+    ++first;
+  };
+  for (const int packets : {1, 1, 5, 3, 1, 60, 2}) batch(packets);
+  EXPECT_EQ(solve.counters().solved, ipv4() ? 1U : 0U);
+  for (int i = 0; i < 100; ++i) batch(3);  // by 0 too
+  EXPECT_EQ(solve.counters().solved, ipv4() ? 1U : 0U);
+  first = static_cast<std::uint16_t>(first + 7);  // what was lost
+  for (int i = 0; i < 100; ++i) batch(2);
+  EXPECT_EQ(solve.counters().solved, ipv4() ? 2U : 0U);
+}
+
+TEST_P(IcrcCheckTest, StrictLosesOnePacketBeforeItFollows) {
+  IcrcCheck strict(IcrcCheck::Mode::kStrict);
+  EXPECT_EQ(holds(strict, packet(1000, 0)), !ipv4());
+  EXPECT_TRUE(holds(strict, packet(1001, 0)));
+  EXPECT_TRUE(holds(strict, packet(1002, 0)));
+  EXPECT_TRUE(holds(strict, packet(1003, 1)));
+  EXPECT_EQ(holds(strict, packet(1010, 0)), !ipv4());
+  EXPECT_TRUE(holds(strict, packet(1011, 0)));
+}
+
 TEST_P(IcrcCheckTest, SolveTakesAny) {
   IcrcCheck solve(IcrcCheck::Mode::kSolve);
   EXPECT_TRUE(holds(solve, packet(0xBEEF, 0)));

@@ -14,6 +14,9 @@ namespace verbena::link {
 /// above them (`nic/fabric.h`).
 inline constexpr unsigned kSlotShift = 18;
 
+/// The slot that a queue pair number names.
+[[nodiscard]] constexpr std::uint32_t slot_of(std::uint32_t qpn) { return qpn >> kSlotShift; }
+
 /// The rule by which packets on their way out are put together into sends that the kernel segments
 /// (UDP_SEGMENT): equal sizes, of which the last may be shorter; one path; one slot at the
 /// receiver, because a receiving kernel steers the whole by its first packet. The UDP link sends by
@@ -30,7 +33,7 @@ class SendBatch {
     if (count_ == 0 || closed_ || single || count_ == wire::kMaxSendSegments ||
         size > segment_size_ || bytes_ + size > wire::kMaxSendBytes || !same_way(train)) {
       path_ = train.path;
-      slot_ = train.head.bth.destination_qp >> kSlotShift;
+      slot_ = slot_of(train.head.bth.destination_qp);
       segment_size_ = size;
       bytes_ = 0;
       count_ = 0;
@@ -54,7 +57,7 @@ class SendBatch {
 
  private:
   [[nodiscard]] bool same_way(const wire::Train& train) const {
-    return slot_ == train.head.bth.destination_qp >> kSlotShift &&
+    return slot_ == slot_of(train.head.bth.destination_qp) &&
            (path_ == train.path || *path_ == *train.path);
   }
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "link/udp.h"
 
-#include <netinet/udp.h>
-
 #include <algorithm>
-#include <cstring>
+#include <cerrno>
 #include <system_error>
 
 #include "base/check.h"
@@ -17,47 +15,9 @@ namespace {
 
 /// Above what one send may have.
 constexpr std::size_t kMaxMessage = 65536;
-constexpr int kMaxInterruptions = 8;
-constexpr std::uint32_t kSettled = 8;  ///< sends alike before the socket is set for them
 /// The largest packet: headers, a payload of the largest path MTU, padding, ICRC.
 constexpr std::size_t kMaxPacketSize = wire::kMaxHeaderSize + 4096 + 3 + wire::kIcrcSize;
 static_assert(kMaxPacketSize <= wire::kMaxSendBytes);
-
-/// Appends one control message of a number to a message's control buffer.
-template <typename T>
-void add_control(msghdr& message, std::byte* buffer, int level, int type, T value) {
-  auto* header = reinterpret_cast<cmsghdr*>(buffer + message.msg_controllen);
-  header->cmsg_level = level;
-  header->cmsg_type = type;
-  header->cmsg_len = CMSG_LEN(sizeof value);
-  std::memcpy(CMSG_DATA(header), &value, sizeof value);
-  message.msg_controllen += CMSG_SPACE(sizeof value);
-}
-
-constexpr int kSendFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
-
-/// A send that tells in what it differs from what the socket does by itself.
-ssize_t send_with(int fd, Bytes packets, const SocketAddress& to, const SendOptions& wanted,
-                  const SendOptions& own) {
-  const bool ipv4 = to.family() == AF_INET;
-  alignas(cmsghdr) std::array<std::byte, 4 * CMSG_SPACE(sizeof(int))> control{};
-  iovec piece{.iov_base = packets.data(), .iov_len = packets.size()};
-  msghdr message{};
-  message.msg_name = const_cast<sockaddr*>(to.get());
-  message.msg_namelen = to.size();
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  if (wanted.segment_size != own.segment_size)
-    add_control(message, control.data(), IPPROTO_UDP, UDP_SEGMENT, wanted.segment_size);
-  if (wanted.traffic_class != own.traffic_class)
-    add_control(message, control.data(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6,
-                ipv4 ? IP_TOS : IPV6_TCLASS, int{wanted.traffic_class});
-  if (wanted.hop_limit != own.hop_limit)
-    add_control(message, control.data(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6,
-                ipv4 ? IP_TTL : IPV6_HOPLIMIT, int{wanted.hop_limit});
-  return sys::sendmsg(fd, &message, kSendFlags);
-}
 
 bool is_full(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS; }
 
@@ -73,9 +33,10 @@ UdpLink::UdpLink(int fd, std::shared_ptr<const void> keep, const SocketAddress& 
     : fd_(fd),
       keep_(std::move(keep)),
       address_(bound.address()),
-      port_(bound.port()),
       scope_(bound.scope()),
       receiver_(fd_, address_),
+      own_(fd_, bound),
+      connections_(fd_, bound),
       staging_(kMaxMessage) {}
 
 Result<std::unique_ptr<UdpLink>> UdpLink::create(int fd, std::shared_ptr<const void> keep) {
@@ -157,15 +118,19 @@ std::size_t UdpLink::send(std::span<const wire::Train> trains, Time) {
 bool UdpLink::stage(const wire::Train& train, const wire::TrainPacket& packet,
                     std::uint16_t index) {
   if (index == 0) {
+    UdpOutlet* const connected =
+        connections_.outlet(train.path->destination, slot_of(train.head.bth.destination_qp));
+    outlet_ = connected != nullptr ? connected : &own_;
     path_ = *train.path;
     path_.source = address_;
-    path_.source_port = port_;
+    path_.source_port = outlet_->port();
     segment_size_ = packet.wire_size();
     start_ = icrc_.start(path_, 0, segment_size_);
   }
   const std::size_t size = packet.wire_size();
   const std::uint32_t first = size == segment_size_ ? start_ : icrc_.start(path_, 0, size);
-  const wire::IcrcStart start{first ^ wire::icrc_of_identification(path_, index)};
+  const auto identification = static_cast<std::uint16_t>(outlet_->identification() + index);
+  const wire::IcrcStart start{first ^ wire::icrc_of_identification(path_, identification)};
   if (wire::write_packet(train, packet, start, Bytes(staging_.data() + staged_, size)) == 0)
     return false;
   staged_ += size;
@@ -182,9 +147,10 @@ std::uint32_t UdpLink::stage_run(const wire::Train& train, std::uint32_t index,
   const std::uint32_t count =
       std::min(wire::run_length(train, index, packet), batch_.room(train, size));
   if (count < 2) return 0;
-  const std::uint32_t staged = wire::write_run(train, index, packet, count, wire::IcrcStart{start_},
-                                               static_cast<std::uint16_t>(segments_),
-                                               Bytes(staging_.data() + staged_, count * size));
+  const auto identification = static_cast<std::uint16_t>(outlet_->identification() + segments_);
+  const std::uint32_t staged =
+      wire::write_run(train, index, packet, count, wire::IcrcStart{start_}, identification,
+                      Bytes(staging_.data() + staged_, count * size));
   batch_.place_more(staged);
   staged_ += staged * size;
   segments_ += staged;
@@ -236,8 +202,10 @@ std::uint32_t UdpLink::send_staged() {
   return segments_;
 }
 
-/// Sends the staged segments as sends of their own, with the identification that these carry.
+/// Sends the staged segments as sends of their own by the link's socket, with what these carry.
 std::uint32_t UdpLink::send_singly() {
+  outlet_ = &own_;
+  path_.source_port = own_.port();
   ReceivedBatch batch(ConstBytes(staging_.data(), staged_), segment_size_);
   std::size_t offset = 0;
   for (std::uint32_t sent = 0; !batch.empty(); ++sent) {
@@ -257,41 +225,21 @@ std::uint32_t UdpLink::send_singly() {
   return segments_;
 }
 
-/// What many sends in a row want becomes the socket's own: control messages cost as much as the
-/// rest of a small send's system call.
-void UdpLink::settle(const SendOptions& wanted) {
-  same_options_ = wanted == last_options_ ? same_options_ + 1 : 0;
-  last_options_ = wanted;
-  if (wanted == socket_options_ || same_options_ != kSettled) return;
-  const int family = address_.is_ipv4() ? AF_INET : AF_INET6;
-  if (set_send_options(fd_, family, wanted)) {
-    socket_options_ = wanted;
-  } else {
-    set_send_options(fd_, family, socket_options_);
-  }
-}
-
-/// One system call; returns 0 or its errno.
+/// One system call; returns 0 or its errno. What a connected socket fails at goes by the link's own
+/// from then on.
 int UdpLink::transmit(std::size_t offset, std::size_t size, std::size_t segment_size) {
   const SocketAddress to(path_.destination, wire::kRoceUdpPort, scope_);
   SendOptions wanted;
   if (size > segment_size) wanted.segment_size = static_cast<std::uint16_t>(segment_size);
   wanted.traffic_class = path_.traffic_class;
   if (path_.hop_limit != 0) wanted.hop_limit = path_.hop_limit;
-  settle(wanted);
-
-  const Bytes packets(staging_.data() + offset, size);
-  int error = EINTR;
-  for (int attempt = 0; attempt < kMaxInterruptions && error == EINTR; ++attempt) {
-    const ssize_t sent =
-        wanted == socket_options_
-            ? sys::sendto(fd_, packets.data(), packets.size(), kSendFlags, to.get(), to.size())
-            : send_with(fd_, packets, to, wanted, socket_options_);
-    // An ICMP error for an earlier packet, if the kernel reports one, is not about this one.
-    error = sent >= 0 ? 0 : errno;
-    if (error == ECONNREFUSED) error = EINTR;
+  const int error = outlet_->send(Bytes(staging_.data() + offset, size), to, wanted);
+  if (error == 0) {
+    ++counters_.sends;
+  } else if (error != EAGAIN && outlet_ != &own_) {
+    connections_.refuse(path_.destination);
+    outlet_ = &own_;
   }
-  if (error == 0) ++counters_.sends;
   return error;
 }
 

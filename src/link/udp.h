@@ -12,7 +12,9 @@
 #include "link/aligned_buffer.h"
 #include "link/link.h"
 #include "link/send_batch.h"
+#include "link/udp_connections.h"
 #include "link/udp_counters.h"
+#include "link/udp_outlet.h"
 #include "link/udp_receiver.h"
 #include "link/udp_socket.h"
 #include "wire/address.h"
@@ -25,8 +27,10 @@ namespace verbena::link {
 /// Sending stages packets flat, payload and ICRC included, and sends runs of them (`SendBatch`) as
 /// one UDP_SEGMENT message. The IP header's changing parts are the kernel's, so the ICRC is made
 /// for what the socket is known to write: its own address and port as the source, whatever the path
-/// says, and the index within the send as the identification (`udp_socket.h`). Where the kernel
-/// refuses a segmented send, that destination gets single packets from then on, said once.
+/// says, and the index within the send as the identification (`udp_socket.h`). What goes to one
+/// destination again and again goes by a connected socket in the end, with a port and
+/// identifications of its own (`UdpOutlet`). Where the kernel refuses a segmented send, that
+/// destination gets single packets from then on, said once.
 ///
 /// A train that did not fit whole into the socket's buffer is not counted as taken; given again
 /// first in the next send() (same queue pair and PSN), it goes on where it stopped. If the caller
@@ -50,8 +54,10 @@ class UdpLink final : public Link {
   [[nodiscard]] Time poll_timeout() const override {
     return receiver_.empty() ? kNever : Time::min();
   }
-  [[nodiscard]] std::optional<std::uint16_t> source_port() const override { return port_; }
+  /// What goes by a connected socket has another, which no path tells.
+  [[nodiscard]] std::optional<std::uint16_t> source_port() const override { return own_.port(); }
   void report_ip_headers() override { set_ip_header_reports(fd_, true); }
+  void number_by_index() override { connections_.refuse_all(); }
   [[nodiscard]] std::span<const int> descriptors() const override { return {&fd_, 1}; }
   [[nodiscard]] bool segments(const wire::Path& path) override {
     return !is_single(path.destination);
@@ -88,30 +94,26 @@ class UdpLink final : public Link {
   [[nodiscard]] std::uint32_t send_staged();
   [[nodiscard]] std::uint32_t send_singly();
   [[nodiscard]] int transmit(std::size_t offset, std::size_t size, std::size_t segment_size);
-  void settle(const SendOptions& wanted);
 
   int fd_;
   std::shared_ptr<const void> keep_;
   wire::Address address_;
-  std::uint16_t port_;
   std::uint32_t scope_;
   UdpReceiver receiver_;
+  UdpOutlet own_;
+  UdpConnections connections_;
 
   // Packets staged for one send, all of one path.
   AlignedBuffer staging_;
   SendBatch batch_;
   wire::IcrcMemo icrc_;
-  wire::Path path_{};  ///< as it will stand on the wire
+  wire::Path path_{};          ///< as it will stand on the wire
+  UdpOutlet* outlet_ = &own_;  ///< that they leave by
   std::size_t staged_ = 0;
   std::size_t segment_size_ = 0;
   std::uint32_t start_ = 0;  ///< wire::icrc_start() of the path, identification 0 and that size
   std::uint32_t segments_ = 0;
   Resume resume_{};
-
-  // What the last sends wanted, and what the socket does by itself.
-  SendOptions last_options_{};
-  std::uint32_t same_options_ = 0;
-  SendOptions socket_options_{};
 
   static constexpr std::size_t kMaxSinglePaths = 16;
   std::array<wire::Address, kMaxSinglePaths> single_paths_{};

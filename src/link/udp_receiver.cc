@@ -127,7 +127,7 @@ bool UdpReceiver::next_delivery(bool may_ask, UdpCounters& counters) {
     const bool whole = size > 0 && (headers.msg_flags & MSG_TRUNC) == 0;
     slots_->clear(slot);
     if (!whole) {
-      ++counters.receive_errors;
+      if (size > 0) ++counters.receive_errors;  // an empty one is some UdpOutlet's probe
       continue;
     }
     current_ = ReceivedBatch(ConstBytes(slots_->bytes.data() + slot * kStride, size), segment_size);

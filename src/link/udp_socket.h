@@ -45,9 +45,9 @@ enum class Sharing : std::uint8_t { kExclusive, kReusePort };
 
 /// A UDP socket as UdpLink needs it: receive offload, DF without path MTU guesses (so that the
 /// kernel writes the identifications that the ICRC was made for), bound to (address, port); port 0
-/// takes any. Never connected: a connected socket numbers its packets. What it sends to multicast
-/// groups leaves by the interface of its address. The error's condition is the kernel's,
-/// address_in_use among them.
+/// takes any. Not connected: a connected socket numbers its packets (`udp_outlet.h`). What it sends
+/// to multicast groups leaves by the interface of its address. The error's condition is the
+/// kernel's, address_in_use among them.
 [[nodiscard]] Result<sys::OwnedFd> open_udp_socket(const wire::Address& address, std::uint16_t port,
                                                    Sharing sharing);
 

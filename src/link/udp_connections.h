@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "link/udp_outlet.h"
+#include "link/udp_socket.h"
+#include "wire/address.h"
+
+namespace verbena::link {
+
+/// The connected sockets of a link, one for each destination within the machine that much is sent
+/// to: a peer's address and slot, since each slot's receiver follows the identifications of what
+/// comes to it. A fixed number of places; a destination has its place while more is sent there than
+/// to those others that would have the same one.
+///
+/// Not for destinations elsewhere: a firewall may let through only what it knows, from port 4791,
+/// two flows of one queue pair may overtake each other, and a network's time is longer than what a
+/// route costs.
+///
+/// Threads: one at a time.
+class UdpConnections {
+ public:
+  /// Beside `fd`, a link's socket at `own`.
+  UdpConnections(int fd, const SocketAddress& own) : fd_(fd), own_(own) {}
+
+  /// Where a send to that destination leaves by; null: by the link's own socket. Asked once a send.
+  [[nodiscard]] UdpOutlet* outlet(const wire::Address& destination, std::uint32_t slot) {
+    Place& place = places_[index_of(destination, slot)];
+    if (place.outlet && place.slot == slot && place.destination == destination) {
+      place.weight = kFull;
+      return &*place.outlet;
+    }
+    return count(place, destination, slot);
+  }
+
+  /// No connected socket sends to that destination any more: it did not go well.
+  void refuse(const wire::Address& destination);
+  /// Nor to any other.
+  void refuse_all();
+
+ private:
+  struct Place {
+    wire::Address destination{};
+    std::uint32_t slot = 0;
+    std::uint32_t weight = 0;  ///< sends there, less those to others
+    bool refused = false;
+    std::optional<UdpOutlet> outlet{};
+  };
+  static constexpr std::size_t kPlaces = 16;  ///< a power of two
+  static constexpr std::uint32_t kWorthwhile = 32;
+  static constexpr std::uint32_t kFull = 64;
+
+  [[nodiscard]] static std::size_t index_of(const wire::Address& destination, std::uint32_t slot) {
+    const auto& gid = destination.gid;
+    const std::uint32_t mixed = (load_be<std::uint32_t>(gid.data() + 12) ^
+                                 load_be<std::uint32_t>(gid.data() + 4) ^ (slot << 8)) *
+                                0x9E3779B1U;
+    return (mixed >> 16) % kPlaces;
+  }
+  UdpOutlet* count(Place& place, const wire::Address& destination, std::uint32_t slot);
+
+  int fd_;
+  SocketAddress own_;
+  bool all_refused_ = false;
+  std::array<Place, kPlaces> places_{};
+};
+
+}  // namespace verbena::link
