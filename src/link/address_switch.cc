@@ -15,11 +15,12 @@ bool serves(const auto& port, const AddressSwitch::Route& route) {
 }  // namespace
 
 Result<std::unique_ptr<AddressSwitch>> AddressSwitch::create(Routes routes,
-                                                             std::shared_ptr<const void> keep) {
+                                                             std::shared_ptr<const void> keep,
+                                                             FdGuard guard) {
   sys::OwnedFd epoll = sys::move_high(sys::OwnedFd(sys::epoll_create()));
   if (!epoll) return fail(static_cast<std::errc>(errno), "no descriptor for the port's addresses");
   std::unique_ptr<AddressSwitch> made(
-      new AddressSwitch(std::move(routes), std::move(keep), std::move(epoll)));
+      new AddressSwitch(std::move(routes), std::move(keep), std::move(guard), std::move(epoll)));
   for (const Route& route : made->routes_()) VERBENA_TRY(made->add(route));
   made->descriptors_ = {made->ports_.front().socket, made->epoll_.get()};
   return made;
@@ -28,9 +29,8 @@ Result<std::unique_ptr<AddressSwitch>> AddressSwitch::create(Routes routes,
 AddressSwitch::~AddressSwitch() { remove_all_but({}); }
 
 Result<void> AddressSwitch::add(const Route& route) {
-  auto link = VERBENA_TRY(UdpLink::create(route.socket, route.keep));
+  auto link = VERBENA_TRY(UdpLink::create(route.socket, route.keep, guard_));
   if (reports_ip_headers_) link->report_ip_headers();
-  if (numbers_by_index_) link->number_by_index();
   if (!ports_.empty()) {
     several_ = true;
     epoll_event event{.events = EPOLLIN, .data = {.fd = route.socket}};
@@ -54,6 +54,7 @@ void AddressSwitch::remove_all_but(std::span<const Route> routes) {
 void AddressSwitch::refresh() {
   const std::vector<Route> routes = routes_();
   remove_all_but(routes);
+  for (const Port& port : ports_) port.link->refresh();
   for (const Route& route : routes) {
     if (std::ranges::any_of(ports_, [&](const Port& port) { return serves(port, route); }))
       continue;
@@ -121,11 +122,6 @@ Time AddressSwitch::poll_timeout() const {
 void AddressSwitch::report_ip_headers() {
   reports_ip_headers_ = true;
   for (const Port& port : ports_) port.link->report_ip_headers();
-}
-
-void AddressSwitch::number_by_index() {
-  numbers_by_index_ = true;
-  for (const Port& port : ports_) port.link->number_by_index();
 }
 
 bool AddressSwitch::segments(const wire::Path& path) {

@@ -36,9 +36,9 @@ class AddressSwitch final : public Link {
   /// the same.
   using Routes = std::function<std::vector<Route>()>;
 
-  /// `keep` is let go of after all routes.
+  /// `keep` is let go of after all routes. `guard`: as UdpLink::create() has it.
   [[nodiscard]] static Result<std::unique_ptr<AddressSwitch>> create(
-      Routes routes, std::shared_ptr<const void> keep);
+      Routes routes, std::shared_ptr<const void> keep, FdGuard guard = {});
   AddressSwitch(const AddressSwitch&) = delete;
   AddressSwitch& operator=(const AddressSwitch&) = delete;
   ~AddressSwitch() override;
@@ -50,7 +50,6 @@ class AddressSwitch final : public Link {
     return ports_.front().link->source_port();
   }
   void report_ip_headers() override;
-  void number_by_index() override;
   void refresh() override;
   [[nodiscard]] std::span<const int> descriptors() const override { return descriptors_; }
   [[nodiscard]] bool segments(const wire::Path& path) override;
@@ -64,8 +63,11 @@ class AddressSwitch final : public Link {
     bool ready = true;  ///< may have received something; the first one always may
   };
 
-  AddressSwitch(Routes routes, std::shared_ptr<const void> keep, sys::OwnedFd epoll)
-      : keep_(std::move(keep)), routes_(std::move(routes)), epoll_(std::move(epoll)) {}
+  AddressSwitch(Routes routes, std::shared_ptr<const void> keep, FdGuard guard, sys::OwnedFd epoll)
+      : keep_(std::move(keep)),
+        routes_(std::move(routes)),
+        guard_(std::move(guard)),
+        epoll_(std::move(epoll)) {}
   [[nodiscard]] Result<void> add(const Route& route);
   void remove_all_but(std::span<const Route> routes);
   [[nodiscard]] UdpLink* link_of(const wire::Address& address) const;
@@ -73,12 +75,12 @@ class AddressSwitch final : public Link {
 
   const std::shared_ptr<const void> keep_;
   const Routes routes_;
+  const FdGuard guard_;
   static constexpr std::size_t kLooked = 16;  ///< ready ones that are asked for at once
   std::vector<Port> ports_;
   std::size_t next_ = 0;  ///< who is asked first for what came in
   bool several_ = false;  ///< there was more than one
   bool reports_ip_headers_ = false;
-  bool numbers_by_index_ = false;
   sys::OwnedFd epoll_;  ///< of all sockets but the first
   std::array<int, 2> descriptors_{};
 };

@@ -42,6 +42,16 @@ std::uint16_t ipv6_udp_checksum(const wire::Path& path, ConstBytes udp) {
   return checksum == 0 ? 0xFFFF : checksum;
 }
 
+/// What a packet that came in was numbered: as the link saw it, else as its ICRC tells. Where that
+/// is wrong under any number, its position is as good a guess as another.
+std::uint16_t identification_of(const wire::Segment& segment) {
+  if (segment.identification) return *segment.identification;
+  if (segment.datagram.size() < wire::kIcrcSize) return segment.position;
+  const ConstBytes covered = segment.datagram.first(segment.datagram.size() - wire::kIcrcSize);
+  const std::uint32_t icrc = wire::load_icrc(covered.data() + covered.size());
+  return wire::icrc_solve_identification(segment.path, covered, icrc).value_or(segment.position);
+}
+
 }  // namespace
 
 CaptureLink::CaptureLink(std::unique_ptr<Link> inner, std::shared_ptr<CaptureSink> sink,
@@ -51,7 +61,6 @@ CaptureLink::CaptureLink(std::unique_ptr<Link> inner, std::shared_ptr<CaptureSin
       since_epoch_(since_epoch),
       buffer_(kBufferSize) {
   inner_->report_ip_headers();
-  inner_->number_by_index();
 }
 
 /// Writes the headers of a frame, and returns where its UDP payload goes.
@@ -106,7 +115,7 @@ void CaptureLink::capture(const wire::Train& train, Time now) {
 
 void CaptureLink::capture(const wire::Segment& segment, Time now) {
   const std::size_t size = std::min(segment.datagram.size(), wire::kMaxSendBytes);
-  const std::uint16_t identification = segment.identification.value_or(segment.position);
+  const std::uint16_t identification = identification_of(segment);
   std::byte* const to = begin_frame(segment.path, identification, size);
   wire::copy_bytes(to, segment.datagram.data(), size);
   end_frame(segment.path, size, now, Direction::kIn);

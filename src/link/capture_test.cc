@@ -146,6 +146,22 @@ TEST_P(CaptureLinkTest, WhatComesInIsCapturedAsItCame) {
   EXPECT_EQ(sink_->writes, 1);
 }
 
+// No socket shows it, and whoever reads the capture checks the ICRC with it.
+TEST_P(CaptureLinkTest, WhatComesInHasTheNumberThatItsIcrcTells) {
+  const OwnedTrain sent(path_, 5, 0, 100, 256);
+  const wire::TrainPacket packet = wire::packet_at(sent.train(), 0);
+  std::vector<std::byte> bytes(packet.wire_size());
+  wire::write_packet(sent.train(), packet, 0xBEEF, bytes);
+  inner_->incoming.push_back({.bytes = bytes, .path = path_, .position = 9});
+  std::array<wire::Segment, 4> segments;
+  ASSERT_EQ(link_->receive(segments, Time{}), 1U);
+  const auto packets = parse_blocks(sink_->bytes);
+  ASSERT_EQ(packets.size(), 1U);
+  const auto frame = wire::parse_frame(packets[0].frame);
+  ASSERT_TRUE(frame);
+  EXPECT_EQ(frame->identification, path_.source.is_ipv4() ? 0xBEEF : 0);
+}
+
 TEST_P(CaptureLinkTest, LargeBatchesAreWrittenInPieces) {
   const OwnedTrain sent(path_, 5, 0, 512 * 1024, 4096);
   ASSERT_EQ(link_->send(std::array{sent.train()}, Time{}), 1U);

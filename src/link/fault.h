@@ -50,7 +50,6 @@ class FaultLink final : public Link {
   }
   [[nodiscard]] bool arm() override { return inner_->arm(); }
   void report_ip_headers() override { inner_->report_ip_headers(); }
-  void number_by_index() override { inner_->number_by_index(); }
   void refresh() override { inner_->refresh(); }
   [[nodiscard]] std::span<const int> descriptors() const override { return inner_->descriptors(); }
   [[nodiscard]] bool lends(const wire::Path& path) override { return inner_->lends(path); }

@@ -20,8 +20,9 @@ namespace verbena::link {
 /// expected to have written (`nic.md`, Trains): the packet's position in the batch that the kernel
 /// delivered, counted from 0, or from one more than the source's last batch began with; the
 /// source's previous identification + 1; 0. kSolve otherwise asks which identification would make
-/// the ICRC right and takes it, which leaves 16 of 32 bits of check. kStrict takes no other: of a
-/// source that numbers from anywhere the first packet is lost, and one behind every gap. kOff takes
+/// the ICRC right and takes it, which leaves 16 of 32 bits of check. kStrict does so for the first
+/// packet of a source that it does not remember, and then for numbers near the expected one; what
+/// comes from further away is lost, and where the source counts from then on. kOff takes
 /// everything. What came undamaged by its way is not looked at. Where the link saw the
 /// identification only that one counts, in kSolve too.
 ///
@@ -52,6 +53,7 @@ class IcrcCheck final : public wire::IcrcVerifier {
     std::uint16_t next = 0;   ///< the identification behind the last one
     std::uint16_t first = 0;  ///< that of position 0 in the batch that comes
     bool counts = false;      ///< the next batch's is one more; else it is 0
+    bool heard = false;       ///< there was one
   };
   static constexpr std::size_t kSources = 64;
   /// What was first in a batch, whose others mostly are of the same source and size.

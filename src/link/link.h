@@ -56,10 +56,6 @@ class Link {
   /// may leave both as in a default Path: only UD receivers look at them, and asking costs.
   virtual void report_ip_headers() {}
 
-  /// From now on the IPv4 identification of what leaves is its index within its send
-  /// (`SendBatch`), which a link may do otherwise where it knows better: for who notes what left.
-  virtual void number_by_index() {}
-
   /// Asks for a readable descriptor when the next packet comes, which some links give only then.
   /// False when something has come already: whoever wants to sleep receives first.
   [[nodiscard]] virtual bool arm() { return true; }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/sys.h"
@@ -72,11 +73,31 @@ inline wire::Train ack(const wire::Path& path, std::uint32_t qpn, std::uint32_t 
   return train;
 }
 
-/// A link on a socket of its own.
-inline std::unique_ptr<UdpLink> open_udp_link(const wire::Address& address) {
+/// Only closes a descriptor.
+inline std::shared_ptr<const void> guard_fd(sys::OwnedFd fd) {
+  return std::make_shared<const sys::OwnedFd>(std::move(fd));
+}
+
+/// A link on a socket of its own, which connects others where that is asked for.
+inline std::unique_ptr<UdpLink> open_udp_link(const wire::Address& address, FdGuard guard = {}) {
   auto fd = std::make_shared<sys::OwnedFd>(
       open_udp_socket(address, wire::kRoceUdpPort, Sharing::kExclusive).value());
-  return UdpLink::create(fd->get(), fd).value();
+  return UdpLink::create(fd->get(), fd, std::move(guard)).value();
+}
+
+/// The UDP socket of this process that is connected; -1 if none is.
+inline int connected_socket() {
+  for (int fd = 0; fd < 8192; ++fd) {
+    int type = 0;
+    socklen_t size = sizeof type;
+    SocketAddress peer;
+    peer.clear();
+    socklen_t peer_size = peer.size();
+    if (sys::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_DGRAM &&
+        ::getpeername(fd, peer.get(), &peer_size) == 0 && peer.port() == wire::kRoceUdpPort)
+      return fd;
+  }
+  return -1;
 }
 
 }  // namespace verbena::link::testing

@@ -29,17 +29,19 @@ bool refuses_segments(int error) {
 
 }  // namespace
 
-UdpLink::UdpLink(int fd, std::shared_ptr<const void> keep, const SocketAddress& bound)
+UdpLink::UdpLink(int fd, std::shared_ptr<const void> keep, const SocketAddress& bound,
+                 FdGuard guard)
     : fd_(fd),
       keep_(std::move(keep)),
       address_(bound.address()),
       scope_(bound.scope()),
       receiver_(fd_, address_),
       own_(fd_, bound),
-      connections_(fd_, bound),
+      connections_(fd_, bound, std::move(guard)),
       staging_(kMaxMessage) {}
 
-Result<std::unique_ptr<UdpLink>> UdpLink::create(int fd, std::shared_ptr<const void> keep) {
+Result<std::unique_ptr<UdpLink>> UdpLink::create(int fd, std::shared_ptr<const void> keep,
+                                                 FdGuard guard) {
   const SocketAddress bound = VERBENA_TRY(bound_address(fd));
   if (bound.address().is_zero() || bound.address() == wire::Address::from_ipv4(0))
     return fail(std::errc::invalid_argument,
@@ -47,7 +49,7 @@ Result<std::unique_ptr<UdpLink>> UdpLink::create(int fd, std::shared_ptr<const v
   // As whoever had the socket before may have left it.
   set_ip_header_reports(fd, false);
   set_send_options(fd, bound.family(), {});
-  return std::unique_ptr<UdpLink>(new UdpLink(fd, std::move(keep), bound));
+  return std::unique_ptr<UdpLink>(new UdpLink(fd, std::move(keep), bound, std::move(guard)));
 }
 
 bool UdpLink::is_single(const wire::Address& destination) const {
@@ -185,12 +187,14 @@ bool UdpLink::flush(std::span<const wire::Train> trains, Position& unsent) {
 /// Returns how many of the staged segments left, or were lost on the way out: all, or fewer when
 /// the way out is full.
 std::uint32_t UdpLink::send_staged() {
+  const bool connected = outlet_ != &own_;
   const int error = transmit(0, staged_, segment_size_);
   if (error == 0) {
     counters_.packets_sent += segments_;
     return segments_;
   }
   if (is_full(error)) return 0;
+  if (connected) return send_singly();  // by the other socket, which has not refused anything yet
   if (segments_ > 1 && refuses_segments(error)) {
     log(LogLevel::kWarning,
         "the kernel refuses segmented sends to {} ({}): packets go one by one, which is slower",

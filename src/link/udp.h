@@ -44,9 +44,11 @@ namespace verbena::link {
 class UdpLink final : public Link {
  public:
   /// Serves `fd`, a socket of open_udp_socket() bound to one address. `keep` owns what the link
-  /// borrows, the descriptor above all, and is let go of with the link.
+  /// borrows, the descriptor above all, and is let go of with the link. `guard` gets the connected
+  /// sockets; without one there are none, and all leaves from the port of `fd`, numbered as said.
   [[nodiscard]] static Result<std::unique_ptr<UdpLink>> create(int fd,
-                                                               std::shared_ptr<const void> keep);
+                                                               std::shared_ptr<const void> keep,
+                                                               FdGuard guard = {});
 
   std::size_t send(std::span<const wire::Train> trains, Time now) override;
   std::size_t receive(std::span<wire::Segment> segments, Time now) override;
@@ -57,11 +59,11 @@ class UdpLink final : public Link {
   /// What goes by a connected socket has another, which no path tells.
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override { return own_.port(); }
   void report_ip_headers() override { set_ip_header_reports(fd_, true); }
-  void number_by_index() override { connections_.refuse_all(); }
   [[nodiscard]] std::span<const int> descriptors() const override { return {&fd_, 1}; }
   [[nodiscard]] bool segments(const wire::Path& path) override {
     return !is_single(path.destination);
   }
+  void refresh() override { connections_.forget(); }
   /// Said once for a destination.
   void use_single_packets(const wire::Address& destination) override;
 
@@ -81,7 +83,7 @@ class UdpLink final : public Link {
     std::uint32_t packets = 0;  ///< that left already; 0: nothing to resume
   };
 
-  UdpLink(int fd, std::shared_ptr<const void> keep, const SocketAddress& bound);
+  UdpLink(int fd, std::shared_ptr<const void> keep, const SocketAddress& bound, FdGuard guard);
   [[nodiscard]] bool is_single(const wire::Address& destination) const;
   void make_single(const wire::Address& destination);
   [[nodiscard]] std::uint32_t first_packet(const wire::Train& train) const;

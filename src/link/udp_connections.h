@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "link/udp_outlet.h"
 #include "link/udp_socket.h"
@@ -14,8 +16,8 @@ namespace verbena::link {
 
 /// The connected sockets of a link, one for each destination within the machine that much is sent
 /// to: a peer's address and slot, since each slot's receiver follows the identifications of what
-/// comes to it. A fixed number of places; a destination has its place while more is sent there than
-/// to those others that would have the same one.
+/// comes to it. A fixed number of places; a destination loses its place to another when it gets
+/// less than that one.
 ///
 /// Not for destinations elsewhere: a firewall may let through only what it knows, from port 4791,
 /// two flows of one queue pair may overtake each other, and a network's time is longer than what a
@@ -24,14 +26,15 @@ namespace verbena::link {
 /// Threads: one at a time.
 class UdpConnections {
  public:
-  /// Beside `fd`, a link's socket at `own`.
-  UdpConnections(int fd, const SocketAddress& own) : fd_(fd), own_(own) {}
+  /// Beside `fd`, a link's socket at `own`. Without a guard there are none.
+  UdpConnections(int fd, const SocketAddress& own, FdGuard guard)
+      : fd_(fd), own_(own), guard_(std::move(guard)) {}
 
   /// Where a send to that destination leaves by; null: by the link's own socket. Asked once a send.
   [[nodiscard]] UdpOutlet* outlet(const wire::Address& destination, std::uint32_t slot) {
     Place& place = places_[index_of(destination, slot)];
     if (place.outlet && place.slot == slot && place.destination == destination) {
-      place.weight = kFull;
+      place.weight = std::min(place.weight + 1, kFull);
       return &*place.outlet;
     }
     return count(place, destination, slot);
@@ -39,8 +42,8 @@ class UdpConnections {
 
   /// No connected socket sends to that destination any more: it did not go well.
   void refuse(const wire::Address& destination);
-  /// Nor to any other.
-  void refuse_all();
+  /// What is within the machine may have changed: all begins anew.
+  void forget() { places_ = {}; }
 
  private:
   struct Place {
@@ -62,10 +65,11 @@ class UdpConnections {
     return (mixed >> 16) % kPlaces;
   }
   UdpOutlet* count(Place& place, const wire::Address& destination, std::uint32_t slot);
+  [[nodiscard]] bool is_within_machine(const wire::Address& destination) const;
 
   int fd_;
   SocketAddress own_;
-  bool all_refused_ = false;
+  FdGuard guard_;
   std::array<Place, kPlaces> places_{};
 };
 

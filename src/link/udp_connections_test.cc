@@ -16,7 +16,7 @@ class UdpConnectionsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const SocketAddress peer(there_, wire::kRoceUdpPort);
-    if (!UdpOutlet::connected(own_, peer, fd_.get()))
+    if (!UdpOutlet::connected(own_, peer, fd_.get(), testing::guard_fd))
       GTEST_SKIP() << "this kernel does not tell how it numbers packets";
   }
   /// Whether a connected socket is there after so many sends.
@@ -32,7 +32,7 @@ class UdpConnectionsTest : public ::testing::Test {
   std::unique_ptr<UdpLink> other_ = testing::open_udp_link(address("127.77.3.3"));
   sys::OwnedFd fd_ = open_udp_socket(address("127.77.3.1"), 0, Sharing::kExclusive).value();
   SocketAddress own_ = bound_address(fd_.get()).value();
-  UdpConnections connections_{fd_.get(), own_};
+  UdpConnections connections_{fd_.get(), own_, testing::guard_fd};
 };
 
 TEST_F(UdpConnectionsTest, EachSlotOfAPeerHasItsOwnOnceItIsWorthIt) {
@@ -41,6 +41,11 @@ TEST_F(UdpConnectionsTest, EachSlotOfAPeerHasItsOwnOnceItIsWorthIt) {
   ASSERT_TRUE(connects(there_, 1));
   EXPECT_NE(connections_.outlet(there_, 0)->port(), connections_.outlet(there_, 1)->port());
   EXPECT_EQ(connections_.outlet(there_, 0), connections_.outlet(there_, 0));
+}
+
+TEST_F(UdpConnectionsTest, NoneWithoutAGuard) {
+  connections_ = UdpConnections(fd_.get(), own_, {});
+  EXPECT_FALSE(connects(there_, 0));
 }
 
 TEST_F(UdpConnectionsTest, NoneForGroupsAndOtherMachines) {
@@ -54,8 +59,8 @@ TEST_F(UdpConnectionsTest, NoneWhereItWasRefused) {
   connections_.refuse(there_);
   EXPECT_FALSE(connects(there_, 0));
   EXPECT_TRUE(connects(other_->address(), 0));
-  connections_.refuse_all();
-  EXPECT_FALSE(connects(other_->address(), 0));
+  connections_.forget();
+  EXPECT_TRUE(connects(there_, 0));
 }
 
 // More destinations than places.

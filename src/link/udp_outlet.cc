@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -56,11 +57,12 @@ ssize_t send_with(int fd, int family, Bytes packets, const SocketAddress* to,
   return sys::sendmsg(fd, &message, kSendFlags);
 }
 
-/// The network namespace of a socket; 0 where the kernel does not tell.
-std::uint64_t namespace_of(int fd) {
+/// The network namespace of a socket; nothing where the kernel does not tell (before 5.14).
+std::optional<std::uint64_t> namespace_of(int fd) {
   std::uint64_t cookie = 0;
   socklen_t size = sizeof cookie;
-  return sys::getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) == 0 ? cookie : 0;
+  if (sys::getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) != 0) return std::nullopt;
+  return cookie;
 }
 
 /// Sends an empty datagram and returns the identification that the kernel wrote, as it says;
@@ -105,32 +107,28 @@ std::optional<std::uint16_t> learn_identification(int fd) {
 UdpOutlet::UdpOutlet(int fd, const SocketAddress& own)
     : fd_(fd), family_(own.family()), port_(own.port()) {}
 
-UdpOutlet::UdpOutlet(sys::OwnedFd fd, const SocketAddress& own, std::optional<std::uint16_t> first)
-    : owned_(std::move(fd)),
-      fd_(owned_.get()),
-      family_(own.family()),
-      port_(own.port()),
-      connected_(true),
-      numbered_(first.has_value()),
-      identification_(first.value_or(0)) {}
-
 std::optional<UdpOutlet> UdpOutlet::connected(const SocketAddress& own, const SocketAddress& peer,
-                                              int beside) {
+                                              int beside, const FdGuard& guard) {
   auto opened = open_udp_socket(own.address(), 0, Sharing::kExclusive);
   if (!opened) return std::nullopt;
   sys::OwnedFd fd = sys::move_high(std::move(*opened));
-  if (namespace_of(fd.get()) != namespace_of(beside)) return std::nullopt;
+  const auto space = namespace_of(beside);
+  if (!space || namespace_of(fd.get()) != space) return std::nullopt;
   set_receive_buffer(fd.get(), 0);  // nobody looks at what comes here
   if (sys::connect(fd.get(), peer.get(), peer.size()) != 0) return std::nullopt;
   const auto bound = bound_address(fd.get());
   if (!bound) return std::nullopt;
-  std::optional<std::uint16_t> first;
-  if (own.family() == AF_INET) {
-    first = learn_identification(fd.get());
+  UdpOutlet outlet(fd.get(), *bound);
+  outlet.connected_ = true;
+  outlet.numbered_ = own.family() == AF_INET;
+  if (outlet.numbered_) {
+    const auto first = learn_identification(fd.get());
     if (!first) return std::nullopt;
+    outlet.identification_ = *first;
   }
   set_send_options(fd.get(), own.family(), {});
-  return UdpOutlet(std::move(fd), *bound, first);
+  outlet.guard_ = guard(std::move(fd));
+  return outlet;
 }
 
 /// What many sends in a row want becomes the socket's own: control messages cost as much as the

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 
 #include "base/bytes.h"
@@ -10,6 +11,10 @@
 #include "link/udp_socket.h"
 
 namespace verbena::link {
+
+/// Takes a descriptor into the care of whoever looks after a process's descriptors, and closes it
+/// when what it returns is let go of.
+using FdGuard = std::function<std::shared_ptr<const void>(sys::OwnedFd)>;
 
 /// A socket that packets leave by, and what the kernel will write into their headers, as far as the
 /// ICRC covers it: the source port and the identification.
@@ -29,7 +34,8 @@ class UdpOutlet {
   /// the kernel forbids it (net.core.tstamp_allow_data), does not number as above, or has no way.
   /// `beside`: a socket in whose network namespace it has to be.
   [[nodiscard]] static std::optional<UdpOutlet> connected(const SocketAddress& own,
-                                                          const SocketAddress& peer, int beside);
+                                                          const SocketAddress& peer, int beside,
+                                                          const FdGuard& guard);
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
   /// Of the next send's first packet.
@@ -40,11 +46,10 @@ class UdpOutlet {
   int send(Bytes packets, const SocketAddress& to, const SendOptions& wanted);
 
  private:
-  UdpOutlet(sys::OwnedFd fd, const SocketAddress& own, std::optional<std::uint16_t> first);
   void settle(const SendOptions& wanted);
 
-  sys::OwnedFd owned_{};  ///< of a connected one
   int fd_;
+  std::shared_ptr<const void> guard_{};  ///< of a connected one's descriptor
   int family_;
   std::uint16_t port_;
   bool connected_ = false;

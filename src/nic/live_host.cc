@@ -106,6 +106,7 @@ struct LiveHost::Impl final : Tenants, engine::PeerWatch {
   [[nodiscard]] Result<void> check(const wire::Address& address) const;
   [[nodiscard]] Result<Fabric::Joined> take_slot(const wire::Address& address, SlotUse use);
   /// Puts upon the link of a slot what the options want upon each.
+  [[nodiscard]] link::FdGuard guard_of_connected();
   [[nodiscard]] std::unique_ptr<link::Link> dressed(std::unique_ptr<link::Link> link,
                                                     std::uint8_t slot, engine::Counters& counters);
   /// Puts shared memory beside the link of a slot, where the options want it.
@@ -257,6 +258,13 @@ Result<void> LiveHost::Impl::check(const wire::Address& address) const {
                           wire::to_string(address)));
 }
 
+/// What is captured is numbered as a capture expects it, so no socket is connected then.
+link::FdGuard LiveHost::Impl::guard_of_connected() {
+  if (capture) return {};
+  return
+      [this](sys::OwnedFd fd) { return std::make_shared<const LedgerFd>(ledger, std::move(fd)); };
+}
+
 std::unique_ptr<link::Link> LiveHost::Impl::dressed(std::unique_ptr<link::Link> link,
                                                     std::uint8_t slot, engine::Counters& counters) {
   if (faults) {
@@ -290,7 +298,7 @@ Result<Attachment> LiveHost::attach(const wire::Address& address) {
     attachment.link = VERBENA_TRY(
         link::AddressSwitch::create([fabric = joined.fabric.get(), slot = joined.slot.number,
                                      groups] { return groups->with_groups(fabric->routes(slot)); },
-                                    joined.slot.lease));
+                                    joined.slot.lease, impl_->guard_of_connected()));
     attachment.link =
         std::make_unique<StrayLink>(std::move(attachment.link), std::move(joined.slot.box));
   }

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdio>
+#include <string>
 #include <thread>
 
 #include "base/sys.h"
@@ -61,6 +63,38 @@ TEST(LiveHost, ASlotIsGivenBackWithItsLinkAndTakenAgainLate) {
   for (std::size_t i = 2; i < kSlots; ++i)
     EXPECT_EQ(host->attach(at).value().slot, i);  // given back at once, and not taken again
   EXPECT_EQ(host->attach(at).value().slot, 2U);
+}
+
+/// The socket that much to one slot leaves by if it is connected, -1 if none is.
+int connected_by_much(LiveHost& host, const wire::Address& at) {
+  const auto from = host.attach(at).value();
+  const auto to = host.attach(at).value();
+  for (int i = 0; i < 100; ++i) {
+    send_to_slot(host, *from.link, at, to.slot);
+    EXPECT_EQ(receive(host, *to.link), 1U);
+  }
+  const int socket = link::testing::connected_socket();
+  if (socket >= 0) EXPECT_EQ(host.next_descriptor(socket), socket);
+  return socket;
+}
+
+TEST(LiveHost, ConnectedSocketsAreAmongItsDescriptors) {
+  auto host = make_host();
+  if (connected_by_much(*host, address("127.77.2.11")) < 0)
+    GTEST_SKIP() << "this kernel does not tell how it numbers packets";
+}
+
+TEST(LiveHost, NoneIsConnectedBesideACapture) {
+  const std::string file =
+      ::testing::TempDir() + "verbena-live-host-" + std::to_string(sys::getpid());
+  auto host = make_host({.capture_file = file});
+  EXPECT_EQ(link::testing::connected_socket(), -1);
+  const auto at = address("127.77.2.12");
+  const auto from = host->attach(at).value();
+  const auto to = host->attach(at).value();
+  for (int i = 0; i < 100; ++i) send_to_slot(*host, *from.link, at, to.slot);
+  EXPECT_EQ(link::testing::connected_socket(), -1);
+  std::remove(file.c_str());
 }
 
 TEST(LiveHost, AReclaimedSlotIsEmpty) {
