@@ -74,7 +74,9 @@ int connected_by_much(LiveHost& host, const wire::Address& at) {
     EXPECT_EQ(receive(host, *to.link), 1U);
   }
   const int socket = link::testing::connected_socket();
-  if (socket >= 0) EXPECT_EQ(host.next_descriptor(socket), socket);
+  if (socket >= 0) {
+    EXPECT_EQ(host.next_descriptor(socket), socket);
+  }
   return socket;
 }
 
