@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "link/address_hash.h"
 #include "wire/headers.h"
 #include "wire/icrc.h"
 
@@ -28,11 +29,7 @@ std::size_t IcrcCheck::filter(std::span<wire::Segment> segments) {
 }
 
 IcrcCheck::Source& IcrcCheck::source_of(const wire::Path& path) {
-  const auto& gid = path.source.gid;
-  const std::uint32_t mixed = (load_be<std::uint32_t>(gid.data() + 12) ^
-                               load_be<std::uint32_t>(gid.data() + 4) ^ path.source_port) *
-                              0x9E3779B1U;
-  Source& source = sources_[(mixed >> 16) % kSources];
+  Source& source = sources_[hash_of(path.source, path.source_port) % kSources];
   if (source.port != path.source_port || source.address != path.source)
     source = {.address = path.source, .port = path.source_port, .next = 0};
   return source;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "link/address_hash.h"
 #include "link/udp_outlet.h"
 #include "link/udp_socket.h"
 #include "wire/address.h"
@@ -32,7 +33,7 @@ class UdpConnections {
 
   /// Where a send to that destination leaves by; null: by the link's own socket. Asked once a send.
   [[nodiscard]] UdpOutlet* outlet(const wire::Address& destination, std::uint32_t slot) {
-    Place& place = places_[index_of(destination, slot)];
+    Place& place = places_[hash_of(destination, slot << 8) % kPlaces];
     if (place.outlet && place.slot == slot && place.destination == destination) {
       place.weight = std::min(place.weight + 1, kFull);
       return &*place.outlet;
@@ -57,13 +58,6 @@ class UdpConnections {
   static constexpr std::uint32_t kWorthwhile = 32;
   static constexpr std::uint32_t kFull = 64;
 
-  [[nodiscard]] static std::size_t index_of(const wire::Address& destination, std::uint32_t slot) {
-    const auto& gid = destination.gid;
-    const std::uint32_t mixed = (load_be<std::uint32_t>(gid.data() + 12) ^
-                                 load_be<std::uint32_t>(gid.data() + 4) ^ (slot << 8)) *
-                                0x9E3779B1U;
-    return (mixed >> 16) % kPlaces;
-  }
   UdpOutlet* count(Place& place, const wire::Address& destination, std::uint32_t slot);
   [[nodiscard]] bool is_within_machine(const wire::Address& destination) const;
 

@@ -61,6 +61,14 @@ class UdpLinkTest : public ::testing::TestWithParam<bool> {
     sender_.reset();
     sender_ = testing::open_udp_link(own, testing::guard_fd);
   }
+  /// Has it connect one to the receiver; returns that socket, -1 if there is none.
+  int connected_sender() {
+    connect_often();
+    const OwnedTrain sent(path_, 7, 1, 64, 1024);
+    for (int i = 0; i < 100; ++i) EXPECT_EQ(send({sent.train()}), 1U);
+    EXPECT_EQ(receive_all(receiver()).size(), 100U);
+    return connected_socket();
+  }
   std::size_t send(std::initializer_list<wire::Train> trains) {
     const std::vector<wire::Train> list(trains);
     return sender_->send(list, kNow);
@@ -227,12 +235,9 @@ TEST_P(UdpLinkTest, WhatAReceiverHasNoRoomForLeavesGapsThatAreFollowed) {
 }
 
 TEST_P(UdpLinkTest, WhatAConnectedSocketFailsAtGoesByTheOther) {
-  connect_often();
-  const OwnedTrain sent(path_, 7, 1, 64, 1024);
-  for (int i = 0; i < 100; ++i) ASSERT_EQ(send({sent.train()}), 1U);
-  const int connected = connected_socket();
+  const int connected = connected_sender();
   if (connected < 0) GTEST_SKIP() << kNotTold;
-  receive_all(receiver());
+  const OwnedTrain sent(path_, 7, 1, 64, 1024);
   ASSERT_EQ(::shutdown(connected, SHUT_WR), 0);
   for (int i = 0; i < 100; ++i) ASSERT_EQ(send({sent.train()}), 1U);
   EXPECT_EQ(sender_->counters().send_errors, 0U);
@@ -245,12 +250,8 @@ TEST_P(UdpLinkTest, WhatAConnectedSocketFailsAtGoesByTheOther) {
 
 // As a whole it leaves by the connected socket, its packets by the link's own.
 TEST_P(UdpLinkTest, SegmentsThatAConnectedSocketRefusesGoSinglyByTheOther) {
-  connect_often();
-  const OwnedTrain one(path_, 7, 1, 64, 1024);
-  for (int i = 0; i < 100; ++i) ASSERT_EQ(send({one.train()}), 1U);
-  const int connected = connected_socket();
+  const int connected = connected_sender();
   if (connected < 0) GTEST_SKIP() << kNotTold;
-  receive_all(receiver());
   const int off = 1;
   const auto [level, option] =
       GetParam() ? std::pair(IPPROTO_UDP, UDP_NO_CHECK6_TX) : std::pair(SOL_SOCKET, SO_NO_CHECK);
