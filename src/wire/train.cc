@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 
 #include "base/check.h"
 #include "base/fault_guard.h"
@@ -184,10 +185,31 @@ std::uint32_t run_length(const Train& train, std::uint32_t index, const TrainPac
   const bool begins = packet.middle && packet.pad_count == 0 && packet.payload_size != 0 &&
                       packet.piece < train.gather.size();
   if (!begins) return 0;
-  const std::size_t in_piece =
-      (train.gather[packet.piece].size() - packet.piece_offset) / packet.payload_size;
-  return static_cast<std::uint32_t>(std::min<std::size_t>(in_piece, train.count - 1 - index));
+  const std::size_t size = packet.payload_size;
+  const auto pieces = train.gather.subspan(packet.piece);
+  std::size_t most = train.count - 1 - index;
+  std::size_t count = (pieces[0].size() - packet.piece_offset) / size;
+  if (count == 1 && pieces[0].size() == size) {
+    most = std::min(most, pieces.size());
+    while (count < most && pieces[count].size() == size) ++count;
+  }
+  return static_cast<std::uint32_t>(std::min(count, most));
 }
+
+namespace {
+
+/// The least memory that holds all of some pieces, of which there is one.
+ConstBytes around(std::span<const ConstBytes> pieces) {
+  const std::byte* begin = pieces[0].data();
+  const std::byte* end = begin + pieces[0].size();
+  for (const ConstBytes piece : pieces.subspan(1)) {
+    begin = std::min(begin, piece.data(), std::less<>());
+    end = std::max(end, piece.data() + piece.size(), std::less<>());
+  }
+  return {begin, end};
+}
+
+}  // namespace
 
 std::uint32_t write_run(const Train& train, std::uint32_t index, TrainPacket& packet,
                         std::uint32_t count, IcrcStart start, std::uint16_t identification,
@@ -196,21 +218,26 @@ std::uint32_t write_run(const Train& train, std::uint32_t index, TrainPacket& pa
   const std::size_t payload = packet.payload_size;
   const std::size_t header_size = packet.header_size;
   VERBENA_CHECK(count <= run_length(train, index, packet) && to.size() >= count * size);
-  const std::byte* const from = train.gather[packet.piece].data() + packet.piece_offset;
+  const ConstBytes* piece = &train.gather[packet.piece];
+  const bool piece_each = piece->size() == payload;
+  const ConstBytes whole =
+      piece_each ? around({piece, count}) : piece->subspan(packet.piece_offset, count * payload);
+  const std::byte* from = whole.data();
   TrainPacket next = packet;
   const ConstBytes head = ConstBytes(next.headers).first(header_size);
   const std::uint32_t state = icrc_masked(start.state, head.data());
   std::uint32_t written = 0;
-  static_cast<void>(guarded(from, count * payload, [&] {
+  static_cast<void>(guarded(whole.data(), whole.size(), [&] {
     while (written < count) {
+      if (piece_each) from = piece++->data();
       renumber(train, index + written, next.headers.data());
       std::byte* const at = to.data() + written * size;
       copy_headers(next, at);
       const auto number = static_cast<std::uint16_t>(identification + written);
-      const std::uint32_t crc =
-          copy_crc32(state ^ icrc_of_identification(*train.path, number), head, at + header_size,
-                     from + written * payload, payload);
+      const std::uint32_t crc = copy_crc32(state ^ icrc_of_identification(*train.path, number),
+                                           head, at + header_size, from, payload);
       store_icrc(at + header_size + payload, crc);
+      from += payload;
       ++written;
       std::atomic_signal_fence(std::memory_order_seq_cst);  // it counts though the next one faults
     }

@@ -117,7 +117,8 @@ std::size_t write_packet(const Train& train, const TrainPacket& packet,
                          std::uint16_t identification, Bytes to);
 
 /// How many packets from the one at `index` on, which `packet` is, are a run: middle ones without
-/// pad whose payloads lie behind each other in one piece. 0 when that one begins none.
+/// pad whose payloads lie behind each other in one piece, or are a piece each. 0 when that one
+/// begins none.
 [[nodiscard]] std::uint32_t run_length(const Train& train, std::uint32_t index,
                                        const TrainPacket& packet);
 

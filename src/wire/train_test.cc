@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/test_faults.h"
 #include "wire/icrc.h"
 #include "wire/test_support.h"
 
@@ -49,6 +50,16 @@ std::vector<ConstBytes> cut(Random& random, ConstBytes payload) {
     payload = payload.subspan(pieces.back().size());
   }
   if (random.below(2) == 0) pieces.emplace_back();
+  return pieces;
+}
+
+/// A piece for each packet, the last ones first.
+std::vector<ConstBytes> a_piece_each(const Sample& sample) {
+  const std::size_t size = sample.train.segment_size;
+  std::vector<ConstBytes> pieces;
+  for (std::size_t end = (sample.train.count - 1) * size; end != 0; end -= size)
+    pieces.push_back(ConstBytes(sample.payload).subspan(end - size, size));
+  pieces.push_back(ConstBytes(sample.payload).subspan(pieces.size() * size));
   return pieces;
 }
 
@@ -200,8 +211,12 @@ TEST(Train, ARunIsWrittenAsItsPacketsAre) {
   for (int round = 0; round < 500; ++round) {
     Sample sample;
     fill(random, sample);
-    if (random.below(2) == 0) sample.gather = {sample.payload};
     Train& train = sample.train;
+    switch (random.below(3)) {
+      case 0: sample.gather = {sample.payload}; break;
+      case 1: sample.gather = a_piece_each(sample); break;
+      default: break;
+    }
     if (random.below(3) == 0) {
       train.head.bth.opcode = train.middle_opcode = train.last_opcode = Opcode::kRcWriteOnly;
       train.remote_step = train.segment_size;
@@ -233,6 +248,35 @@ TEST(Train, ARunIsWrittenAsItsPacketsAre) {
     }
   }
   EXPECT_EQ(longest, 7U) << "nine packets but the first and the last";
+}
+
+TEST(Train, ARunEndsWhereMemoryWentAway) {
+  const testing::FaultHandler handler;
+  const testing::Pages pages(2);
+  pages.vanish(1, 1);
+  constexpr std::uint32_t kSize = 64;
+  const ConstBytes memory = pages.bytes();
+  const ConstBytes there = memory.first(kSize);
+  const ConstBytes gone = memory.subspan(pages.page(), kSize);
+  const Path path{.source = Address::from_ipv4(1), .destination = Address::from_ipv4(2)};
+  for (const std::vector<ConstBytes>& pieces :
+       {std::vector{there, there, there, there, gone, there},
+        std::vector{there, memory.subspan(pages.page() - 3 * kSize, 5 * kSize)}}) {
+    Train row{.path = &path,
+              .middle_opcode = Opcode::kRcSendOnly,
+              .last_opcode = Opcode::kRcSendOnly,
+              .count = 6,
+              .segment_size = kSize,
+              .payload_size = 6 * kSize,
+              .gather = pieces};
+    row.head.bth.opcode = Opcode::kRcSendOnly;
+    TrainPacket packet = packet_at(row, 1);
+    ASSERT_EQ(run_length(row, 1, packet), 4U);
+    std::vector<std::byte> run(4 * packet.wire_size());
+    EXPECT_EQ(write_run(row, 1, packet, 4, {}, 0, run), 3U);
+    advance(row, 4, packet);
+    EXPECT_EQ(packet, packet_at(row, 4));
+  }
 }
 
 TEST(Train, ARowsPacketsAreMessagesOfTheirOwn) {
@@ -280,7 +324,7 @@ TEST(Train, ARowsPacketsAreMessagesOfTheirOwn) {
   }
 }
 
-using TrainDeathTest = testing::Test;
+using TrainDeathTest = ::testing::Test;
 
 TEST(TrainDeathTest, AnInconsistentTrainIsAProgrammersError) {
   const Path path{};
