@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstring>
 
@@ -355,17 +356,35 @@ namespace {
 
 const CopyCrc& best_way() { return *std::ranges::find_if(copy_crc_ways(), &CopyCrc::usable); }
 
+// The best ones, found at the first call.
+std::uint32_t find_crc(std::uint32_t state, const std::byte* from, std::size_t size);
+std::uint32_t find_copy(std::uint32_t state, ConstBytes head, std::byte* to, const std::byte* from,
+                        std::size_t size);
+constinit std::atomic<decltype(CopyCrc::crc)> crc_way = find_crc;
+constinit std::atomic<decltype(CopyCrc::copy)> copy_way = find_copy;
+
+std::uint32_t find_crc(std::uint32_t state, const std::byte* from, std::size_t size) {
+  const auto best = best_way().crc;
+  crc_way.store(best, std::memory_order_relaxed);
+  return best(state, from, size);
+}
+
+std::uint32_t find_copy(std::uint32_t state, ConstBytes head, std::byte* to, const std::byte* from,
+                        std::size_t size) {
+  const auto best = best_way().copy;
+  copy_way.store(best, std::memory_order_relaxed);
+  return best(state, head, to, from, size);
+}
+
 }  // namespace
 
 std::uint32_t crc32(std::uint32_t state, ConstBytes bytes) {
-  static const auto best = best_way().crc;
-  return bytes.empty() ? state : best(state, bytes.data(), bytes.size());
+  return crc_way.load(std::memory_order_relaxed)(state, bytes.data(), bytes.size());
 }
 
 std::uint32_t copy_crc32(std::uint32_t state, ConstBytes head, std::byte* to, const std::byte* from,
                          std::size_t size) {
-  static const auto best = best_way().copy;
-  return best(state, head, to, from, size);
+  return copy_way.load(std::memory_order_relaxed)(state, head, to, from, size);
 }
 
 }  // namespace verbena::wire
