@@ -92,7 +92,7 @@ void Engine::Impl::handle_like(Batch& batch, const wire::Segment& segment, wire:
   while (!batch.left.empty() && is_like(segment, batch.left.front())) {
     const wire::Segment& next = batch.left.front();
     batch.left = batch.left.subspan(1);
-    if (!batch.verifier.holds(next)) {
+    if (!batch.verifier.holds_like(next)) {
       ++batch.handled.bad;
       continue;
     }

@@ -39,31 +39,39 @@ bool IcrcCheck::takes_all(const wire::Segment& segment) const {
   return (mode_ == Mode::kOff || segment.undamaged) && segment.datagram.size() >= kSmallest;
 }
 
-bool IcrcCheck::holds(const wire::Segment& segment) {
+bool IcrcCheck::holds(const wire::Segment& segment) { return finds_right(segment, false); }
+
+bool IcrcCheck::holds_like(const wire::Segment& segment) { return finds_right(segment, true); }
+
+bool IcrcCheck::finds_right(const wire::Segment& segment, bool like) {
   if (takes_all(segment)) {
+    leader_.size = 0;
     ++counters_.good;
     return true;
   }
-  return judge(segment, [](std::uint32_t start, ConstBytes covered) {
+  return judge(segment, like, [](std::uint32_t start, ConstBytes covered) {
     return wire::icrc_finish(start, covered);
   });
 }
 
 bool IcrcCheck::holds_copied(const wire::Segment& segment, std::size_t header_size, std::byte* to) {
   if (takes_all(segment)) {
+    leader_.size = 0;
     ++counters_.good;
     return wire::TrustingVerifier().holds_copied(segment, header_size, to);
   }
-  return judge(segment, [=](std::uint32_t start, ConstBytes covered) {
+  return judge(segment, false, [=](std::uint32_t start, ConstBytes covered) {
     return wire::icrc_finish_copied(start, covered, header_size, to);
   });
 }
 
-/// `finish` makes the CRC of what the ICRC covers.
+/// `like`: it has the path and the size of the one before. `finish` makes the CRC of what the ICRC
+/// covers.
 template <typename Finish>
-bool IcrcCheck::judge(const wire::Segment& segment, Finish finish) {
+bool IcrcCheck::judge(const wire::Segment& segment, bool like, Finish finish) {
   const std::size_t size = segment.datagram.size();
   if (size < kSmallest) {
+    leader_.size = 0;
     ++counters_.bad;
     return false;
   }
@@ -71,9 +79,10 @@ bool IcrcCheck::judge(const wire::Segment& segment, Finish finish) {
   std::uint16_t expected = 0;
   std::uint32_t start = 0;
   if (segment.identification) {
+    leader_.size = 0;
     start = wire::icrc_start(segment.path, *segment.identification, size);
   } else {
-    expected = expected_of(segment);
+    expected = expected_of(segment, like);
     start = leader_.start ^ wire::icrc_of_identification(segment.path, expected);
   }
   const std::uint32_t computed = finish(start, covered);
@@ -92,10 +101,11 @@ bool IcrcCheck::judge(const wire::Segment& segment, Finish finish) {
 /// The identification that a datagram most likely has: a batch's packets are numbered by their
 /// position wherever the sender's kernel segmented it in software, and that is nearly always. Who
 /// led another batch, or has another source or size, leads from here on.
-std::uint16_t IcrcCheck::expected_of(const wire::Segment& segment) {
+std::uint16_t IcrcCheck::expected_of(const wire::Segment& segment, bool like) {
   const wire::Path& path = segment.path;
   const std::size_t size = segment.datagram.size();
-  const bool follows = segment.position != 0 && size == leader_.size && path == leader_.path;
+  const bool follows =
+      segment.position != 0 && size == leader_.size && (like || path == leader_.path);
   if (!follows) {
     leader_ = {.path = path,
                .size = size,

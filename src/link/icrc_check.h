@@ -41,6 +41,7 @@ class IcrcCheck final : public wire::IcrcVerifier {
   /// Moves the segments that hold to the front, in order, and returns how many these are.
   [[nodiscard]] std::size_t filter(std::span<wire::Segment> segments);
   [[nodiscard]] bool holds(const wire::Segment& segment) override;
+  [[nodiscard]] bool holds_like(const wire::Segment& segment) override;
   [[nodiscard]] bool holds_copied(const wire::Segment& segment, std::size_t header_size,
                                   std::byte* to) override;
   [[nodiscard]] const Counters& counters() const { return counters_; }
@@ -59,18 +60,19 @@ class IcrcCheck final : public wire::IcrcVerifier {
   /// What was first in a batch, whose others mostly are of the same source and size.
   struct Leader {
     wire::Path path{};
-    std::size_t size = 0;  ///< 0: none
+    std::size_t size = 0;  ///< 0: none, or others were asked about since
     std::uint32_t start = 0;
     Source* source = nullptr;
   };
 
   [[nodiscard]] bool takes_all(const wire::Segment& segment) const;
+  [[nodiscard]] bool finds_right(const wire::Segment& segment, bool like);
   template <typename Finish>
-  [[nodiscard]] bool judge(const wire::Segment& segment, Finish finish);
+  [[nodiscard]] bool judge(const wire::Segment& segment, bool like, Finish finish);
   [[nodiscard]] bool explains(const wire::Segment& segment, std::uint16_t expected,
                               std::uint32_t computed, std::uint32_t icrc);
   [[nodiscard]] Source& source_of(const wire::Path& path);
-  [[nodiscard]] std::uint16_t expected_of(const wire::Segment& segment);
+  [[nodiscard]] std::uint16_t expected_of(const wire::Segment& segment, bool like);
 
   Mode mode_;
   Counters counters_{};

@@ -15,6 +15,9 @@ class IcrcVerifier {
  public:
   [[nodiscard]] virtual bool holds(const Segment& segment) = 0;
 
+  /// The same where it came on the path of the one that was asked about last, and has its size.
+  [[nodiscard]] virtual bool holds_like(const Segment& segment) { return holds(segment); }
+
   /// The same, and copies the bytes of the datagram from `header_size` to before the ICRC to `to`
   /// on the way, right or wrong: one pass over them does both. For payload whose place is fixed
   /// without this packet, where nothing is lost if it is wrong. Touches nothing else that a fault
