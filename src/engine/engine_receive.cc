@@ -61,7 +61,7 @@ void Engine::Impl::handle(Batch& batch) {
   } else {
     ++batch.handled.bad;
   }
-  if (qp != nullptr && packet->info().place == wire::Place::kOnly)
+  if (whole && qp != nullptr && packet->info().place == wire::Place::kOnly)
     handle_like(batch, segment, *packet, *qp, use);
 }
 

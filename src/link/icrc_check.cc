@@ -71,7 +71,6 @@ template <typename Finish>
 bool IcrcCheck::judge(const wire::Segment& segment, bool like, Finish finish) {
   const std::size_t size = segment.datagram.size();
   if (size < kSmallest) {
-    leader_.size = 0;
     ++counters_.bad;
     return false;
   }

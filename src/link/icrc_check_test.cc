@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <vector>
 
+#include "base/random.h"
 #include "link/testing.h"
 
 namespace verbena::link {
@@ -20,8 +22,9 @@ class IcrcCheckTest : public ::testing::TestWithParam<const char*> {
     path_.destination = address(GetParam());
     path_.source_port = 4791;
   }
-  wire::Segment packet(std::uint16_t identification, std::uint16_t position) {
-    const OwnedTrain sent(path_, 5, psn_++, 100, 1024);
+  wire::Segment packet(std::uint16_t identification, std::uint16_t position,
+                       std::uint32_t size = 100) {
+    const OwnedTrain sent(path_, 5, psn_++, size, 1024);
     const wire::TrainPacket one = wire::packet_at(sent.train(), 0);
     auto& bytes = *bytes_.emplace_back(std::make_unique<std::vector<std::byte>>(one.wire_size()));
     wire::write_packet(sent.train(), one, identification, bytes);
@@ -192,6 +195,48 @@ TEST_P(IcrcCheckTest, WhatHoldsKeepsItsOrder) {
   for (std::size_t i = 0; i < expected.size(); ++i)
     EXPECT_EQ(segments[i].datagram.data(), before[expected[i]].datagram.data());
   EXPECT_EQ(check.counters().bad, 4U);
+}
+
+// Whoever compares packets anyway does not have it done again; what comes out is the same.
+TEST_P(IcrcCheckTest, WhatIsLikeTheOneBeforeIsJudgedAsAny) {
+  for (const auto mode :
+       {IcrcCheck::Mode::kStrict, IcrcCheck::Mode::kSolve, IcrcCheck::Mode::kOff}) {
+    Random random(11);
+    IcrcCheck by_itself(mode);
+    IcrcCheck by_the_one_before(mode);
+    wire::Segment before{};
+    int alike = 0;
+    for (int round = 0; round < 4000; ++round) {
+      path_.source_port = random.below(8) == 0 ? 4792 : 4791;
+      const auto position = static_cast<std::uint16_t>(random.below(4));
+      const auto off = random.below(8) == 0 ? random.below(1U << 16) : 0;
+      const auto identification = static_cast<std::uint16_t>(position + off);
+      wire::Segment segment = packet(identification, position, random.below(8) == 0 ? 200 : 100);
+      segment.undamaged = random.below(8) == 0;
+      if (random.below(8) == 0) segment.identification = identification;
+      if (random.below(16) == 0) segment.datagram = segment.datagram.first(wire::Bth::kSize);
+      if (random.below(8) == 0) bytes_.back()->back() ^= std::byte{1};
+      const bool like =
+          segment.datagram.size() == before.datagram.size() && segment.path == before.path;
+      if (segment.datagram.size() > 100 && random.below(8) == 0) {
+        std::array<std::byte, 200> to{};
+        ASSERT_EQ(by_itself.holds_copied(segment, wire::Bth::kSize, to.data()),
+                  by_the_one_before.holds_copied(segment, wire::Bth::kSize, to.data()));
+      } else {
+        alike += like ? 1 : 0;
+        ASSERT_EQ(by_itself.holds(segment),
+                  like ? by_the_one_before.holds_like(segment) : by_the_one_before.holds(segment))
+            << round;
+      }
+      before = segment;
+    }
+    EXPECT_GT(alike, 1000);
+    EXPECT_EQ(by_itself.counters().good, by_the_one_before.counters().good);
+    EXPECT_EQ(by_itself.counters().solved, by_the_one_before.counters().solved);
+    EXPECT_EQ(by_itself.counters().bad, by_the_one_before.counters().bad);
+    EXPECT_NE(by_itself.counters().good, 0U);
+    EXPECT_NE(by_itself.counters().bad, 0U);
+  }
 }
 
 TEST_P(IcrcCheckTest, ManySourcesNeedNoMoreMemory) {

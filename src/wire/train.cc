@@ -217,7 +217,8 @@ std::uint32_t write_run(const Train& train, std::uint32_t index, TrainPacket& pa
   const std::size_t size = packet.wire_size();
   const std::size_t payload = packet.payload_size;
   const std::size_t header_size = packet.header_size;
-  VERBENA_CHECK(count <= run_length(train, index, packet) && to.size() >= count * size);
+  VERBENA_CHECK(count != 0 && count <= run_length(train, index, packet) &&
+                to.size() >= count * size);
   const ConstBytes* piece = &train.gather[packet.piece];
   const bool piece_each = piece->size() == payload;
   const ConstBytes whole =
