@@ -53,8 +53,28 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86
 endif()
 # Rooms compiled for both ways of linking: as a whole where a target asks for it, else as ever.
 if(VERBENA_LTO)
+  set(VERBENA_ROOM_OPTIONS -flto=auto -ffat-lto-objects)
   target_link_options(verbena_flags INTERFACE
     $<IF:$<BOOL:$<TARGET_PROPERTY:VERBENA_WHOLE>>,-flto=auto,-fno-lto>)
+endif()
+# What was executed is noted in a file for each object, to be used from the same build folder.
+set(profile "${CMAKE_BINARY_DIR}/profile")
+if(VERBENA_PROFILE STREQUAL "make")
+  list(APPEND VERBENA_ROOM_OPTIONS "-fprofile-generate=${profile}" -fprofile-update=prefer-atomic)
+  target_link_options(verbena_flags INTERFACE -fprofile-generate)
+elseif(VERBENA_PROFILE STREQUAL "use")
+  if(NOT EXISTS "${profile}")
+    message(FATAL_ERROR "There is no profile in ${profile}: scripts/build-profiled makes one")
+  endif()
+  # What it did not come to may still matter elsewhere: it is not made small in place of fast. Some
+  # sources are no part of the library, and have none.
+  list(APPEND VERBENA_ROOM_OPTIONS "-fprofile-use=${profile}" -fprofile-partial-training
+       -Wno-missing-profile)
+elseif(VERBENA_PROFILE)
+  message(FATAL_ERROR "VERBENA_PROFILE is '${VERBENA_PROFILE}', not make or use")
+endif()
+if(VERBENA_PROFILE AND NOT (VERBENA_LTO AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU"))
+  message(FATAL_ERROR "VERBENA_PROFILE takes VERBENA_LTO and GCC")
 endif()
 target_compile_definitions(verbena_flags INTERFACE
   _GNU_SOURCE $<$<BOOL:${VERBENA_MUTANTS}>:VERBENA_MUTANTS=1>)
