@@ -274,7 +274,7 @@ TEST(StreamFailure, MoreThanTheCreditIsRefused) {
   lone.greet();
   for (int i = 0; i < 5; ++i)
     must(lone.far.parts.qp.send_with_immediate(must(lone.memory.slice(Lone::kUnused, 1)), 0));
-  lone.wait_for(6);
+  lone.wait_for(7);  // a hello each way, and the five messages
   // What was within it is read first.
   std::array<std::byte, 10> into{};
   EXPECT_EQ(must(lone.end.read_some(into)), 4);
