@@ -30,7 +30,13 @@ struct Core {
   Window incoming;              ///< READ responses that we asked for: they meet in our own socket
   WindowTable channel_windows;  ///< the same for what goes by channel
   Window incoming_by_channel;
+  std::array<std::uint64_t, 64> row_receives{};  ///< of the row under way (Responder), their ids
 };
+
+// The low bits of a traffic class (RFC 3168, section 5).
+inline constexpr std::uint8_t kEcnBits = 3;
+inline constexpr std::uint8_t kEcnCapable = 2;  ///< ECT(0)
+inline constexpr std::uint8_t kCongestionExperienced = 3;
 
 /// What a packet of `payload` bytes is counted with in a window: a socket buffer charges far more
 /// than a small packet's length (performance.md, "Traps").

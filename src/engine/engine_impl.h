@@ -85,6 +85,7 @@ struct Engine::Impl {
   [[nodiscard]] bool handle_plain(Batch& batch);
   void handle_like(Batch& batch, const wire::Segment& segment, wire::Packet& packet, QueuePair& qp,
                    Use use);
+  void end_like(Batch& batch, const wire::Packet& packet, QueuePair& qp);
   /// Packets of a row whose payload was placed, and whether the one behind them was wrong.
   struct Row {
     std::size_t placed = 0;

@@ -88,7 +88,6 @@ bool Engine::Impl::handle_plain(Batch& batch) {
 /// they are; `use`, what became of it.
 void Engine::Impl::handle_like(Batch& batch, const wire::Segment& segment, wire::Packet& packet,
                                QueuePair& qp, Use use) {
-  std::size_t short_ways = 0;
   while (!batch.left.empty() && is_like(segment, batch.left.front())) {
     const wire::Segment& next = batch.left.front();
     batch.left = batch.left.subspan(1);
@@ -98,19 +97,21 @@ void Engine::Impl::handle_like(Batch& batch, const wire::Segment& segment, wire:
     }
     wire::parse_same_kind(next.datagram, packet);
     const bool alike = use != Use::kNone && packet.info().transport != wire::Transport::kCnp;
-    if (alike && qp.take_like(packet, next)) {
-      ++short_ways;
-      continue;
-    }
+    if (alike && qp.take_like(packet, next)) continue;
+    end_like(batch, packet, qp);
     use = alike ? handle_alike(packet, qp, next, batch.now)
                 : handle_verified(&packet, &qp, next, batch.now);
     tell(batch.handled, use);
   }
-  if (short_ways == 0) return;
-  core.counters.packets_received.add(short_ways);
-  qp.count_received(short_ways);
-  batch.handled.taken += short_ways;
-  batch.handled.useful += short_ways;
+  end_like(batch, packet, qp);
+}
+
+/// Those that went by the short way until now have gone.
+void Engine::Impl::end_like(Batch& batch, const wire::Packet& packet, QueuePair& qp) {
+  const std::uint32_t taken = qp.end_like(packet);
+  core.counters.packets_received.add(taken);
+  batch.handled.taken += taken;
+  batch.handled.useful += taken;
 }
 
 /// Places the payloads of packets in the middle of a message while they are verified, unless the

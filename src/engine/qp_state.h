@@ -61,6 +61,12 @@ struct QpAttributes {
   std::uint32_t rate_burst = 0;  ///< bytes by which they may lag behind it; 0: as the NIC likes
 };
 
+/// Whether a queue pair takes packets in that state.
+[[nodiscard]] constexpr bool receives_in(QpState state) {
+  return state == QpState::kRtr || state == QpState::kRts || state == QpState::kSqd ||
+         state == QpState::kSqe;
+}
+
 /// Checks a transition against the state table (IBA vol. 1, the queue pair state table as
 /// ibv_modify_qp(3) gives it): `mask` holds every required attribute and none beyond required and
 /// optional ones. The message of the error (invalid_argument) names the states and the missing or

@@ -51,9 +51,11 @@ class QueuePair {
   [[nodiscard]] Use handle_alike(const wire::Packet& packet, const wire::Segment& segment,
                                  Time now);
   /// The same by a shorter way, where everything is as it mostly is; else false, and handle_alike()
-  /// is to follow. Such packets are counted by count_received().
+  /// may follow behind end_like(). What is common to all that are taken so is done there.
   [[nodiscard]] bool take_like(const wire::Packet& packet, const wire::Segment& segment);
-  void count_received(std::uint64_t packets) { counters_.packets_received.add(packets); }
+  /// Nothing else happens to the queue pair between the first take_like() that is true and this,
+  /// which says how many there were. `like` is the last one, or of its kind and size.
+  std::uint32_t end_like(const wire::Packet& like);
   void count_fetched(std::uint64_t packets) { counters_.payloads_fetched.add(packets); }
   /// False of a packet that is refused or repeated whatever it carries.
   [[nodiscard]] bool looks_into(const wire::Packet& packet) const;
@@ -136,6 +138,8 @@ class QueuePair {
   void enter_send_queue_error();
   void complete_send(const Completion& completion);
   void complete_receive(CompletionSink& completions, const Completion& completion);
+  void complete_receives(CompletionSink& completions, const Completion& completion,
+                         std::span<const std::uint64_t> ids);
   void complete_receive(const Completion& completion) {
     complete_receive(*config_.receive_completions, completion);
   }

@@ -90,43 +90,6 @@ void Responder::handle_request(const wire::Packet& packet, Time) {
   execute(packet);
 }
 
-bool Responder::handle_plain(const wire::Packet& packet) {
-  const bool plain = message_ == Message::kNone && tags_ == nullptr &&
-                     qp_.config().directory == nullptr && qp_.reliable() &&
-                     packet.bth.psn == expected_psn_ && packet.payload.size() <= qp_.mtu();
-  if (!plain || !(packet.info().operation == wire::Operation::kWrite ? write_plain(packet)
-                                                                     : receive_plain(packet)))
-    return false;
-  nak_sent_ = false;
-  ahead_ = 0;
-  finish_packets(packet, 1);
-  return true;
-}
-
-/// What is taken for it stays taken when something is wrong.
-bool Responder::receive_plain(const wire::Packet& packet) {
-  if (packet.info().operation != wire::Operation::kSend || packet.info().has_ieth) return false;
-  receive_taken_ = receive_taken_ || target_.receives->take(receive_) == ReceiveSource::Taken::kYes;
-  if (!receive_taken_ || packet.payload.size() > receive_.length ||
-      !scatter(core_.memory, receive_.pieces, 0, packet.payload, receive_.pd))
-    return false;
-  complete_receive(packet, CompletionOpcode::kReceive,
-                   static_cast<std::uint32_t>(packet.payload.size()));
-  return true;
-}
-
-/// What it has written it writes again when something is wrong.
-bool Responder::write_plain(const wire::Packet& packet) {
-  const std::size_t size = packet.payload.size();
-  const bool allowed = (qp_.attributes().access & kRemoteWrite) != 0;
-  if (packet.info().has_immediate || mutant(Mutant::kWriteConsumesReceive) || !allowed ||
-      size == 0 || packet.reth.dma_length != size)
-    return false;
-  const auto range = core_.memory.lookup_remote(packet.reth.rkey, packet.reth.address, size,
-                                                kRemoteWrite, user(target_.pd));
-  return range && place(range->data(), packet.payload);
-}
-
 /// What was under way when a packet got lost, or found no receive, comes after it: a window at
 /// most, before the missing packet is sent again.
 void Responder::note_ahead() {

@@ -33,6 +33,10 @@ class Responder {
   /// Executes a SEND or WRITE of one packet that the queue pair expects, in short. False when it is
   /// to be handled as any other.
   [[nodiscard]] bool handle_plain(const wire::Packet& packet);
+  /// See QueuePair::take_like() and end_like().
+  [[nodiscard]] bool take_in_row(const wire::Packet& packet);
+  [[nodiscard]] bool in_row() const { return row_ != 0; }
+  std::uint32_t end_row(const wire::Packet& like);
   /// See QueuePair.
   [[nodiscard]] Bytes place_of(const wire::Packet& packet, std::size_t row) const;
   void handle_placed(const wire::Packet& packet, std::uint32_t row);
@@ -96,6 +100,7 @@ class Responder {
   void note_ahead();
   void handle_unreliable(const wire::Packet& packet);
   void drop_message();
+  [[nodiscard]] bool takes_plain(const wire::Packet& packet) const;
   [[nodiscard]] bool receive_plain(const wire::Packet& packet);
   [[nodiscard]] bool write_plain(const wire::Packet& packet);
   [[nodiscard]] bool in_sequence(const wire::OpcodeInfo& info) const;
@@ -130,6 +135,8 @@ class Responder {
   void tell_match(const wire::Packet& packet, Status status, std::uint32_t bytes);
   void finish_packets(const wire::Packet& last, std::uint32_t count);
   void complete_receive(const wire::Packet& packet, CompletionOpcode opcode, std::uint32_t bytes);
+  [[nodiscard]] Completion completion_for(const wire::Packet& packet, CompletionOpcode opcode,
+                                          std::uint32_t bytes) const;
   void fail_receive(Status status);
   void refuse(wire::NakCode code, Status receive_status);
   void refuse_at(std::uint32_t psn, wire::NakCode code, Status receive_status);
@@ -164,6 +171,9 @@ class Responder {
   std::uint32_t write_rkey_ = 0;
   std::uint32_t write_left_ = 0;
   std::uint32_t write_total_ = 0;
+
+  std::uint32_t row_ = 0;  ///< packets of the row under way, which nobody was told of yet
+  bool row_asks_ = false;  ///< one of them asks for an acknowledgement
 
   std::uint32_t repeated_psn_ = 0;  ///< of the READ that was repeated last
   std::uint32_t repetitions_ = 0;   ///< of it in a row, without one from another PSN between

@@ -34,26 +34,30 @@ bool Responder::got(ReceiveSource::Taken taken) {
 
 void Responder::complete_receive(const wire::Packet& packet, CompletionOpcode opcode,
                                  std::uint32_t bytes) {
+  receive_taken_ = false;
+  qp_.complete_receive(*target_.completions, completion_for(packet, opcode, bytes));
+  tagged_ = {};
+}
+
+/// Of the receive that was taken last.
+Completion Responder::completion_for(const wire::Packet& packet, CompletionOpcode opcode,
+                                     std::uint32_t bytes) const {
   const wire::OpcodeInfo& info = packet.info();
   const bool matched = tagged_.kind == Tagged::Kind::kMatched;
   const bool first = matched && !tagged_.told;
-  receive_taken_ = false;
-  qp_.complete_receive(
-      *target_.completions,
-      {.id = receive_.id,
-       .tag = first ? tagged_.header.tag : 0,
-       .opcode = opcode,
-       .byte_count = bytes,
-       .immediate_or_key = info.has_ieth ? packet.ieth.rkey : packet.immediate.value,
-       .qp_number = qp_.config().number,
-       .source_qp = qp_.attributes().destination_qp,
-       .application_context = first ? tagged_.header.application_context : 0,
-       .with_immediate = info.has_immediate,
-       .with_invalidate = info.has_ieth,
-       .tag_matched = first,
-       .data_valid = matched,
-       .solicited = packet.bth.solicited && !mutant(Mutant::kSolicitedLost)});
-  tagged_ = {};
+  return {.id = receive_.id,
+          .tag = first ? tagged_.header.tag : 0,
+          .opcode = opcode,
+          .byte_count = bytes,
+          .immediate_or_key = info.has_ieth ? packet.ieth.rkey : packet.immediate.value,
+          .qp_number = qp_.config().number,
+          .source_qp = qp_.attributes().destination_qp,
+          .application_context = first ? tagged_.header.application_context : 0,
+          .with_immediate = info.has_immediate,
+          .with_invalidate = info.has_ieth,
+          .tag_matched = first,
+          .data_valid = matched,
+          .solicited = packet.bth.solicited && !mutant(Mutant::kSolicitedLost)};
 }
 
 void Responder::fail_receive(Status status) {

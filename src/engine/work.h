@@ -108,6 +108,15 @@ class CompletionSink {
  public:
   /// False when the queue overflowed: the engine then moves the queue pair to ERR.
   virtual bool complete(const Completion& completion) = 0;
+  /// As many as there are `ids`, in that order, which differ by them alone.
+  virtual bool complete_row(const Completion& completion, std::span<const std::uint64_t> ids) {
+    Completion each = completion;
+    for (const std::uint64_t id : ids) {
+      each.id = id;
+      if (!complete(each)) return false;
+    }
+    return true;
+  }
 
  protected:
   CompletionSink() = default;

@@ -17,30 +17,42 @@ CompletionQueue::CompletionQueue(std::uint32_t capacity, CompletionChannel* chan
 CompletionQueue::~CompletionQueue() { silence(); }
 
 bool CompletionQueue::complete(const engine::Completion& completion) {
+  return complete_row(completion, std::span(&completion.id, 1));
+}
+
+bool CompletionQueue::complete_row(const engine::Completion& completion,
+                                   std::span<const std::uint64_t> ids) {
   {
     const std::scoped_lock lock(mutex_);
     if (overrun_.load(std::memory_order_relaxed)) return false;
-    std::uint32_t count = count_.load(std::memory_order_relaxed);
-    if (count == ring_.size() && overwrites_) {
-      drop_first();
-      --count;
-    }
-    if (count < ring_.size()) {
-      Slot& place = slot(count);
-      place.completion = completion;
-      place.made = clock_ != nullptr ? clock_->now() : Time{};
-      count_.store(count + 1, std::memory_order_release);
-      // What a sender wants noticed does not wait for more of its kind.
-      if (armed_ == Armed::kAny ? !moderation_.on() || count_for_event()
-                                : armed_ == Armed::kSolicited && completion.solicited)
-        tell();
+    const Time made = clock_ != nullptr ? clock_->now() : Time{};
+    if (std::ranges::all_of(ids, [&](std::uint64_t id) { return add(completion, id, made); }))
       return true;
-    }
     overrun_.store(true, std::memory_order_release);
   }
   const std::scoped_lock lock(listeners_mutex_);
   for (OverrunListener* listener : listeners_) listener->overrun(*this);
   return false;
+}
+
+/// False when it has no room.
+bool CompletionQueue::add(const engine::Completion& completion, std::uint64_t id, Time made) {
+  std::uint32_t count = count_.load(std::memory_order_relaxed);
+  if (count == ring_.size()) {
+    if (!overwrites_) return false;
+    drop_first();
+    --count;
+  }
+  Slot& place = slot(count);
+  place.completion = completion;
+  place.completion.id = id;
+  place.made = made;
+  count_.store(count + 1, std::memory_order_release);
+  // What a sender wants noticed does not wait for more of its kind.
+  if (armed_ == Armed::kAny ? !moderation_.on() || count_for_event()
+                            : armed_ == Armed::kSolicited && completion.solicited)
+    tell();
+  return true;
 }
 
 void CompletionQueue::tell() {

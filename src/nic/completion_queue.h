@@ -58,6 +58,8 @@ class CompletionQueue final : public engine::CompletionSink {
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
   bool complete(const engine::Completion& completion) override;
+  bool complete_row(const engine::Completion& completion,
+                    std::span<const std::uint64_t> ids) override;
 
   /// Takes the oldest completions, at most so many, and shows each where it lies, with when it was
   /// made: visit(completion, time), which calls nothing of ours, for the queue is locked. How many
@@ -150,6 +152,7 @@ class CompletionQueue final : public engine::CompletionSink {
   void drop_first() { first_ = first_ + 1 < ring_.size() ? first_ + 1 : 0; }
 
   /// What follows is called with the lock held.
+  [[nodiscard]] bool add(const engine::Completion& completion, std::uint64_t id, Time made);
   void tell();
   /// Counts a completion whose event may wait for more of them; true when it has waited for enough.
   [[nodiscard]] bool count_for_event();

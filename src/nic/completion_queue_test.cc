@@ -98,6 +98,38 @@ TEST_F(CompletionQueueTest, OverrunIsToldOnceAndEndsTheQueue) {
   EXPECT_TRUE(cq.ended());
 }
 
+TEST_F(CompletionQueueTest, ARowIsAsManyCompletions) {
+  EXPECT_TRUE(cq.complete(completion(0)));
+  EXPECT_EQ(drain(cq), Ids{0});
+  const Ids ids{7, 3, 5};
+  EXPECT_TRUE(cq.complete_row(completion(99, 6, true), ids));
+  std::array<Completion, 4> taken{};
+  ASSERT_EQ(cq.take(taken), 3U);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    EXPECT_EQ(taken[i].id, ids[i]);
+    EXPECT_EQ(taken[i].qp_number, 6U);
+    EXPECT_TRUE(taken[i].solicited);
+  }
+  EXPECT_TRUE(cq.complete_row(completion(0), {}));
+  EXPECT_TRUE(drain(cq).empty());
+}
+
+TEST_F(CompletionQueueTest, OfARowThatIsTooLongTheFirstOnesStay) {
+  EXPECT_FALSE(cq.complete_row(completion(0), Ids{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(listener.overruns, (std::vector<CompletionQueue*>{&cq}));
+  EXPECT_EQ(drain(cq), (Ids{1, 2, 3, 4}));
+  EXPECT_TRUE(cq.ended());
+  EXPECT_FALSE(cq.complete_row(completion(0), Ids{7}));
+  EXPECT_EQ(listener.overruns.size(), 1U);
+}
+
+TEST_F(CompletionQueueTest, ARowNotifiesOnce) {
+  cq.arm(false);
+  EXPECT_TRUE(cq.complete_row(completion(0), Ids{1, 2, 3}));
+  EXPECT_TRUE(channel.take());
+  EXPECT_FALSE(channel.take());
+}
+
 TEST_F(CompletionQueueTest, ArmingNotifiesOnceAndOnlyForWhatComesLater) {
   EXPECT_TRUE(cq.complete(completion(0)));
   cq.arm(false);

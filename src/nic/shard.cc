@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "base/fence.h"
 #include "nic/icrc_mode.h"
 
 namespace verbena::nic {
@@ -190,7 +191,7 @@ bool Shard::do_at_once(QueuePair& qp, const engine::SendWqe& wqe, Host& clock) {
 }
 
 bool Shard::wants_receives(const QueuePair& qp) const {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  fence_lightly();
   return qp.transport != nullptr && engine_.state(*qp.transport) == QpState::kErr;
 }
 
