@@ -3,37 +3,49 @@
 
 #include <gtest/gtest.h>
 
-#include <barrier>
 #include <thread>
 
 namespace verbena {
 namespace {
 
-/// Either side writes its own, then reads the other's: not both may find nothing.
+/// A cache line of its own for each thing that one writes and the other reads.
+struct alignas(64) Word {
+  std::atomic<int> value{0};
+};
+
+/// Waits until the other one has come as far. They may share a processor.
+void await(const Word& other, int round) {
+  for (int looks = 0; other.value.load(std::memory_order_acquire) < round; ++looks)
+    if (looks > 1000) std::this_thread::yield();
+}
+
+/// Either side writes its own and then reads the other's: not both may find nothing. Without the
+/// fences a few rounds of these do.
 TEST(Fence, AtLeastOneSeesTheOther) {
   constexpr int kRounds = 20'000;
-  std::atomic<int> frequent{0};
-  std::atomic<int> seldom{0};
+  Word frequent, seldom, frequent_came, seldom_came;
   int seen_by_frequent = 0;
-  int seen_by_seldom = 0;
-  int neither = 0;
-  std::barrier round(2);
   std::jthread other([&] {
-    for (int i = 1; i <= kRounds; ++i) {
-      round.arrive_and_wait();
-      frequent.store(i, std::memory_order_relaxed);
+    for (int round = 1; round <= kRounds; ++round) {
+      frequent_came.value.store(2 * round - 1, std::memory_order_release);
+      await(seldom_came, 2 * round - 1);
+      frequent.value.store(round, std::memory_order_relaxed);
       fence_lightly();
-      seen_by_frequent = seldom.load(std::memory_order_relaxed);
-      round.arrive_and_wait();
+      seen_by_frequent = seldom.value.load(std::memory_order_relaxed);
+      frequent_came.value.store(2 * round, std::memory_order_release);
+      await(seldom_came, 2 * round);
     }
   });
-  for (int i = 1; i <= kRounds; ++i) {
-    round.arrive_and_wait();
-    seldom.store(i, std::memory_order_relaxed);
+  int neither = 0;
+  for (int round = 1; round <= kRounds; ++round) {
+    seldom_came.value.store(2 * round - 1, std::memory_order_release);
+    await(frequent_came, 2 * round - 1);
+    seldom.value.store(round, std::memory_order_relaxed);
     fence_everywhere();
-    seen_by_seldom = frequent.load(std::memory_order_relaxed);
-    round.arrive_and_wait();
-    neither += seen_by_frequent != i && seen_by_seldom != i ? 1 : 0;
+    const int seen_by_seldom = frequent.value.load(std::memory_order_relaxed);
+    await(frequent_came, 2 * round);
+    neither += seen_by_frequent != round && seen_by_seldom != round ? 1 : 0;
+    seldom_came.value.store(2 * round, std::memory_order_release);
   }
   EXPECT_EQ(neither, 0);
 }

@@ -179,10 +179,13 @@ void QueuePair::enter_error(bool keep_answers) {
   set_state(QpState::kErr);
   close_to_peer();
   cnp_due_ = false;
-  // With the fence of Shard::wants_receives(): either the flush sees a receive that is being
-  // posted, or its poster sees the state.
-  fence_everywhere();
-  if (shares_receives() && !mutant(Mutant::kLastReceiveUntold)) raise(EventKind::kLastWqeReached);
+  if (!shares_receives()) {
+    // With the fence of Shard::wants_receives(): either the flush sees a receive that is being
+    // posted, or its poster sees the state.
+    fence_everywhere();
+  } else if (!mutant(Mutant::kLastReceiveUntold)) {
+    raise(EventKind::kLastWqeReached);
+  }
   if (!keep_answers) responder_.silence();
   // First the rest of the send queue, then the receive queue (engine.md, "Queue pairs and queues").
   if (mutant(Mutant::kFlushReversed)) {
