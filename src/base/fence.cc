@@ -2,6 +2,9 @@
 #include "base/fence.h"
 
 #include <linux/membarrier.h>
+#include <sched.h>
+
+#include <chrono>
 
 #include "base/sys.h"
 
@@ -14,20 +17,22 @@ bool fence() { return sys::membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0; }
 bool prepare() { return sys::membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0; }
 
 /// Longer than any processor keeps what it wrote to itself.
-constexpr timespec kSettled{.tv_sec = 0, .tv_nsec = 1'000'000};
+constexpr std::chrono::milliseconds kSettled{1};
+
+const bool could_at_first = prepare() && fence();
 
 }  // namespace
 
-std::atomic<bool> detail::fences_from_afar{prepare() && fence()};
+std::atomic<bool> detail::fences_from_afar{could_at_first};
 
 void fence_everywhere() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!detail::fences_from_afar.load(std::memory_order_relaxed)) return;
-  if (fence() || (prepare() && fence())) return;
+  if (!could_at_first || fence() || (prepare() && fence())) return;
   // A sandbox took the call away. From now on both sides have fences of their own; who is between
-  // its writing and its reading is waited for.
+  // its writing and its reading is waited for, by each that comes here.
   detail::fences_from_afar.store(false);
-  sys::ppoll(nullptr, 0, &kSettled);
+  const auto settled = std::chrono::steady_clock::now() + kSettled;
+  while (std::chrono::steady_clock::now() < settled) ::sched_yield();
 }
 
 }  // namespace verbena

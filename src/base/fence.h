@@ -13,7 +13,7 @@ namespace verbena {
 
 namespace detail {
 
-/// Whether the kernel can do so. From the library's initialization on.
+/// Whether the kernel can do so. From the library's initialization on, until a sandbox forbids it.
 extern std::atomic<bool> fences_from_afar;
 
 }  // namespace detail

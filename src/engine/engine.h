@@ -115,6 +115,10 @@ struct EngineConfig {
   std::function<void(std::uint16_t channel)> recall{};
   /// Whether packets of one length leave by a path as one send (`link/link.h`). Empty: never.
   std::function<bool(const wire::Path& path)> segments{};
+  /// Has every thread of the process pass a full fence: who posts a receive has none between that
+  /// and its look at the queue pair's state (QueuePair::enter_error()). Null: one thread does
+  /// everything.
+  void (*fence_posters)() = nullptr;
   /// On: connected queue pairs send ECN-capable packets, answer marked ones with CNPs and go by the
   /// CNPs that they get. What comes must tell its traffic class (`link/link.h`).
   CongestionConfig congestion{};

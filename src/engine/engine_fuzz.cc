@@ -105,8 +105,7 @@ class Victim {
                           .destination = mending.to_group() ? group_ : self_,
                           .traffic_class = static_cast<std::uint8_t>(mending.marks() ? 3 : 0),
                           .channel = static_cast<std::uint16_t>(mending.by_channel() ? 1 : 0)};
-    const wire::Segment segment{.datagram = bytes, .path = path, .undamaged = mending.by_channel()};
-    engine_.handle_batch(std::span(&segment, 1), now_);
+    deliver(bytes, path, mending.by_channel());
     now_ += std::chrono::milliseconds(mending.marks() ? 100 : 0);
     engine_.handle_timeout(now_);
     for (int round = 0; round < 64; ++round) {
@@ -115,6 +114,23 @@ class Victim {
       for (const wire::Train& train : std::span(trains_).first(count)) encode(train);
     }
     while (engine_.poll_event()) {}
+  }
+
+  /// By itself, or, when its last byte is odd, as the first of three that come together.
+  void deliver(const std::vector<std::byte>& bytes, const wire::Path& path, bool undamaged) {
+    const bool in_row = !bytes.empty() && (bytes.back() & std::byte{1}) != std::byte{0};
+    std::array<std::vector<std::byte>, 3> row;
+    std::array<wire::Segment, 3> segments;
+    for (std::uint32_t i = 0; i < row.size(); ++i) {
+      row[i] = bytes;
+      if (bytes.size() >= wire::Bth::kSize) {
+        wire::Bth bth = wire::Bth::parse(bytes.data());
+        bth.psn = (bth.psn + i) & wire::kMask24;
+        bth.encode(row[i].data());
+      }
+      segments[i] = {.datagram = row[i], .path = path, .undamaged = undamaged};
+    }
+    engine_.handle_batch(std::span(segments).first(in_row ? row.size() : 1), now_);
   }
 
   void check() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "base/fault_guard.h"
 #include "engine/engine.h"
@@ -88,6 +89,7 @@ bool Engine::Impl::handle_plain(Batch& batch) {
 /// they are; `use`, what became of it.
 void Engine::Impl::handle_like(Batch& batch, const wire::Segment& segment, wire::Packet& packet,
                                QueuePair& qp, Use use) {
+  bool in_row = false;
   while (!batch.left.empty() && is_like(segment, batch.left.front())) {
     const wire::Segment& next = batch.left.front();
     batch.left = batch.left.subspan(1);
@@ -97,16 +99,18 @@ void Engine::Impl::handle_like(Batch& batch, const wire::Segment& segment, wire:
     }
     wire::parse_same_kind(next.datagram, packet);
     const bool alike = use != Use::kNone && packet.info().transport != wire::Transport::kCnp;
-    if (alike && qp.take_like(packet, next)) continue;
-    end_like(batch, packet, qp);
+    if (alike && qp.take_like(packet, next)) {
+      in_row = true;
+      continue;
+    }
+    if (std::exchange(in_row, false)) end_like(batch, packet, qp);
     use = alike ? handle_alike(packet, qp, next, batch.now)
                 : handle_verified(&packet, &qp, next, batch.now);
     tell(batch.handled, use);
   }
-  end_like(batch, packet, qp);
+  if (in_row) end_like(batch, packet, qp);
 }
 
-/// Those that went by the short way until now have gone.
 void Engine::Impl::end_like(Batch& batch, const wire::Packet& packet, QueuePair& qp) {
   const std::uint32_t taken = qp.end_like(packet);
   core.counters.packets_received.add(taken);

@@ -6,7 +6,6 @@
 #include <bit>
 #include <utility>
 
-#include "base/fence.h"
 #include "engine/mutants.h"
 #include "engine/psn.h"
 
@@ -180,9 +179,8 @@ void QueuePair::enter_error(bool keep_answers) {
   close_to_peer();
   cnp_due_ = false;
   if (!shares_receives()) {
-    // With the fence of Shard::wants_receives(): either the flush sees a receive that is being
-    // posted, or its poster sees the state.
-    fence_everywhere();
+    // Either the flush sees a receive that is being posted, or its poster sees the state.
+    if (core_.config.fence_posters != nullptr) core_.config.fence_posters();
   } else if (!mutant(Mutant::kLastReceiveUntold)) {
     raise(EventKind::kLastWqeReached);
   }
@@ -226,6 +224,7 @@ void QueuePair::posted() {
 
 // --- Sending and time
 
+/// PSN 0 and sixteen zero bytes (CA17-44..46); the BECN and no MigReq, as cards send it.
 void QueuePair::send_cnp(TrainBatch& batch) {
   cnp_due_ = false;
   wire::Train& train = batch.next();
@@ -323,8 +322,9 @@ void QueuePair::complete_receive(CompletionSink& completions, const Completion& 
 
 void QueuePair::complete_receives(CompletionSink& completions, const Completion& completion,
                                   std::span<const std::uint64_t> ids) {
-  count(&Counters::receives_completed, ids.size());
-  if (!completions.complete_row(completion, ids)) overrun_ = true;
+  const std::size_t taken = completions.complete_row(completion, ids);
+  count(&Counters::receives_completed, taken);
+  if (taken < ids.size()) overrun_ = true;
 }
 
 std::optional<EventKind> QueuePair::take_event() {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "engine/core.h"
 #include "engine/datagram.h"
@@ -54,7 +55,8 @@ class QueuePair {
   /// may follow behind end_like(). What is common to all that are taken so is done there.
   [[nodiscard]] bool take_like(const wire::Packet& packet, const wire::Segment& segment);
   /// Nothing else happens to the queue pair between the first take_like() that is true and this,
-  /// which says how many there were. `like` is the last one, or of its kind and size.
+  /// which says how many there were. `like` is the last one, or of its kind and size. When a
+  /// completion queue overflows, those behind the first that it refused have taken their receives.
   std::uint32_t end_like(const wire::Packet& like);
   void count_fetched(std::uint64_t packets) { counters_.payloads_fetched.add(packets); }
   /// False of a packet that is refused or repeated whatever it carries.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The queue pair's second half: the packets that come, and which half of it they are for.
-#include <algorithm>
-
 #include "engine/mutants.h"
 #include "engine/queue_pair.h"
 
@@ -186,7 +184,5 @@ bool QueuePair::handle_cnp(const wire::Packet& packet, const wire::Segment& segm
   pace_.handle_cnp(now);
   return true;
 }
-
-/// PSN 0 and sixteen zero bytes (CA17-44..46); the BECN and no MigReq, as cards send it.
 
 }  // namespace verbena::engine

@@ -114,7 +114,7 @@ class End {
   std::uint32_t qpn;
   std::uint32_t key = 0;
   SendQueue sends{64, 4, 256};
-  ReceiveQueue receives{64, 4, kPd};
+  ReceiveQueue receives{128, 4, kPd};
   Directory directory;
   Sink sent;
   Sink received;

@@ -108,14 +108,17 @@ class CompletionSink {
  public:
   /// False when the queue overflowed: the engine then moves the queue pair to ERR.
   virtual bool complete(const Completion& completion) = 0;
-  /// As many as there are `ids`, in that order, which differ by them alone.
-  virtual bool complete_row(const Completion& completion, std::span<const std::uint64_t> ids) {
+  /// As many as there are `ids`, in that order, which differ by them alone. How many the queue
+  /// took: when it overflowed, fewer.
+  virtual std::size_t complete_row(const Completion& completion,
+                                   std::span<const std::uint64_t> ids) {
     Completion each = completion;
-    for (const std::uint64_t id : ids) {
-      each.id = id;
-      if (!complete(each)) return false;
+    std::size_t taken = 0;
+    for (; taken < ids.size(); ++taken) {
+      each.id = ids[taken];
+      if (!complete(each)) break;
     }
-    return true;
+    return taken;
   }
 
  protected:

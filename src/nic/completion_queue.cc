@@ -16,27 +16,9 @@ CompletionQueue::CompletionQueue(std::uint32_t capacity, CompletionChannel* chan
 
 CompletionQueue::~CompletionQueue() { silence(); }
 
-bool CompletionQueue::complete(const engine::Completion& completion) {
-  return complete_row(completion, std::span(&completion.id, 1));
-}
-
-bool CompletionQueue::complete_row(const engine::Completion& completion,
-                                   std::span<const std::uint64_t> ids) {
-  {
-    const std::scoped_lock lock(mutex_);
-    if (overrun_.load(std::memory_order_relaxed)) return false;
-    const Time made = clock_ != nullptr ? clock_->now() : Time{};
-    if (std::ranges::all_of(ids, [&](std::uint64_t id) { return add(completion, id, made); }))
-      return true;
-    overrun_.store(true, std::memory_order_release);
-  }
-  const std::scoped_lock lock(listeners_mutex_);
-  for (OverrunListener* listener : listeners_) listener->overrun(*this);
-  return false;
-}
-
 /// False when it has no room.
-bool CompletionQueue::add(const engine::Completion& completion, std::uint64_t id, Time made) {
+inline bool CompletionQueue::add(const engine::Completion& completion, std::uint64_t id,
+                                 Time made) {
   std::uint32_t count = count_.load(std::memory_order_relaxed);
   if (count == ring_.size()) {
     if (!overwrites_) return false;
@@ -53,6 +35,37 @@ bool CompletionQueue::add(const engine::Completion& completion, std::uint64_t id
                             : armed_ == Armed::kSolicited && completion.solicited)
     tell();
   return true;
+}
+
+bool CompletionQueue::complete(const engine::Completion& completion) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (overrun_.load(std::memory_order_relaxed)) return false;
+    if (add(completion, completion.id, stamp())) return true;
+    overrun_.store(true, std::memory_order_release);
+  }
+  tell_overrun();
+  return false;
+}
+
+std::size_t CompletionQueue::complete_row(const engine::Completion& completion,
+                                          std::span<const std::uint64_t> ids) {
+  std::size_t taken = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (overrun_.load(std::memory_order_relaxed)) return 0;
+    const Time made = stamp();
+    while (taken < ids.size() && add(completion, ids[taken], made)) ++taken;
+    if (taken == ids.size()) return taken;
+    overrun_.store(true, std::memory_order_release);
+  }
+  tell_overrun();
+  return taken;
+}
+
+void CompletionQueue::tell_overrun() {
+  const std::scoped_lock lock(listeners_mutex_);
+  for (OverrunListener* listener : listeners_) listener->overrun(*this);
 }
 
 void CompletionQueue::tell() {

@@ -58,8 +58,8 @@ class CompletionQueue final : public engine::CompletionSink {
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
   bool complete(const engine::Completion& completion) override;
-  bool complete_row(const engine::Completion& completion,
-                    std::span<const std::uint64_t> ids) override;
+  std::size_t complete_row(const engine::Completion& completion,
+                           std::span<const std::uint64_t> ids) override;
 
   /// Takes the oldest completions, at most so many, and shows each where it lies, with when it was
   /// made: visit(completion, time), which calls nothing of ours, for the queue is locked. How many
@@ -150,6 +150,9 @@ class CompletionQueue final : public engine::CompletionSink {
     return ring_[index < ring_.size() ? index : index - ring_.size()];
   }
   void drop_first() { first_ = first_ + 1 < ring_.size() ? first_ + 1 : 0; }
+
+  void tell_overrun();
+  [[nodiscard]] Time stamp() const { return clock_ != nullptr ? clock_->now() : Time{}; }
 
   /// What follows is called with the lock held.
   [[nodiscard]] bool add(const engine::Completion& completion, std::uint64_t id, Time made);

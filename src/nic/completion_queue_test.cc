@@ -102,7 +102,7 @@ TEST_F(CompletionQueueTest, ARowIsAsManyCompletions) {
   EXPECT_TRUE(cq.complete(completion(0)));
   EXPECT_EQ(drain(cq), Ids{0});
   const Ids ids{7, 3, 5};
-  EXPECT_TRUE(cq.complete_row(completion(99, 6, true), ids));
+  EXPECT_EQ(cq.complete_row(completion(99, 6, true), ids), 3U);
   std::array<Completion, 4> taken{};
   ASSERT_EQ(cq.take(taken), 3U);
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -110,24 +110,35 @@ TEST_F(CompletionQueueTest, ARowIsAsManyCompletions) {
     EXPECT_EQ(taken[i].qp_number, 6U);
     EXPECT_TRUE(taken[i].solicited);
   }
-  EXPECT_TRUE(cq.complete_row(completion(0), {}));
+  EXPECT_EQ(cq.complete_row(completion(0), {}), 0U);
   EXPECT_TRUE(drain(cq).empty());
 }
 
 TEST_F(CompletionQueueTest, OfARowThatIsTooLongTheFirstOnesStay) {
-  EXPECT_FALSE(cq.complete_row(completion(0), Ids{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(cq.complete_row(completion(0), Ids{1, 2, 3, 4, 5, 6}), 4U);
   EXPECT_EQ(listener.overruns, (std::vector<CompletionQueue*>{&cq}));
   EXPECT_EQ(drain(cq), (Ids{1, 2, 3, 4}));
   EXPECT_TRUE(cq.ended());
-  EXPECT_FALSE(cq.complete_row(completion(0), Ids{7}));
+  EXPECT_EQ(cq.complete_row(completion(0), Ids{7}), 0U);
   EXPECT_EQ(listener.overruns.size(), 1U);
 }
 
 TEST_F(CompletionQueueTest, ARowNotifiesOnce) {
   cq.arm(false);
-  EXPECT_TRUE(cq.complete_row(completion(0), Ids{1, 2, 3}));
+  EXPECT_EQ(cq.complete_row(completion(0), Ids{1, 2}), 2U);
   EXPECT_TRUE(channel.take());
   EXPECT_FALSE(channel.take());
+  cq.arm(true);
+  EXPECT_EQ(cq.complete_row(completion(0), Ids{3}), 1U);
+  EXPECT_FALSE(channel.take());
+  EXPECT_EQ(cq.complete_row(completion(0, 1, true), Ids{4}), 1U);
+  EXPECT_TRUE(channel.take());
+}
+
+TEST_F(CompletionQueueTest, WhereTheOldestMayGoARowMayBeLongerThanTheRing) {
+  cq.set_overwrites();
+  EXPECT_EQ(cq.complete_row(completion(0), Ids{1, 2, 3, 4, 5, 6}), 6U);
+  EXPECT_EQ(drain(cq), (Ids{3, 4, 5, 6}));
 }
 
 TEST_F(CompletionQueueTest, ArmingNotifiesOnceAndOnlyForWhatComesLater) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <vector>
 
 #include "nic/completion_queue.h"
 #include "nic/held_events.h"
@@ -45,6 +46,16 @@ class Moderation : public ::testing::Test {
   Silent listener;
   CompletionQueue cq{64, &channel, nullptr, listener};
 };
+
+TEST_F(Moderation, ThoseOfARowCountEach) {
+  const std::vector<std::uint64_t> ids{1, 2};
+  cq.arm(false);
+  EXPECT_EQ(cq.complete_row({}, ids), 2U);
+  EXPECT_FALSE(told());
+  EXPECT_EQ(cq.complete_row({}, ids), 2U);
+  EXPECT_TRUE(told());
+  EXPECT_FALSE(told());
+}
 
 TEST_F(Moderation, AnEventWaitsForSoManyCompletions) {
   cq.arm(false);

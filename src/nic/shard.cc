@@ -46,6 +46,7 @@ constexpr int kSendTries = 8;
   };
   made.lends = [&link](const wire::Path& path) { return link.lends(path); };
   made.segments = [&link](const wire::Path& path) { return link.segments(path); };
+  made.fence_posters = fence_everywhere;  // with the light one of Shard::wants_receives()
   made.recall = [&link](std::uint16_t channel) { link.recall(channel); };
   if (receive_buffer != 0) {
     const auto holds =
