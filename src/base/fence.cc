@@ -19,15 +19,15 @@ bool prepare() { return sys::membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITE
 /// Longer than any processor keeps what it wrote to itself.
 constexpr std::chrono::milliseconds kSettled{1};
 
-const bool could_at_first = prepare() && fence();
+const bool kCouldAtFirst = prepare() && fence();
 
 }  // namespace
 
-std::atomic<bool> detail::fences_from_afar{could_at_first};
+std::atomic<bool> detail::fences_from_afar{kCouldAtFirst};
 
 void fence_everywhere() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!could_at_first || fence() || (prepare() && fence())) return;
+  if (!kCouldAtFirst || fence() || (prepare() && fence())) return;
   // A sandbox took the call away. From now on both sides have fences of their own; who is between
   // its writing and its reading is waited for, by each that comes here.
   detail::fences_from_afar.store(false);
