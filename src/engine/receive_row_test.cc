@@ -58,6 +58,14 @@ class ReceiveRows : public EngineTest {
     }
     a.engine.posted(*a.qp, now);
   }
+  /// The packets of eight SENDs, of which the fourth and the last ask for an acknowledgement.
+  std::vector<Datagram> two_lists() {
+    post_sends(0, 4);
+    std::vector<Datagram> packets = collect(a);
+    post_sends(4, 4);
+    for (Datagram& packet : collect(a)) packets.push_back(std::move(packet));
+    return packets;
+  }
   /// Together, as the link would.
   Handled deliver_all(const std::vector<Datagram>& packets, std::set<std::uint16_t> wrong = {}) {
     std::vector<wire::Segment> segments;
@@ -127,10 +135,7 @@ TEST_F(ReceiveRows, WritesGoWhereTheySay) {
 TEST_F(ReceiveRows, OneInTheMiddleAsksForThoseUpToIt) {
   connect();
   post_receives(0, 8);
-  post_sends(0, 4);
-  std::vector<Datagram> packets = collect(a);
-  post_sends(4, 4);
-  for (Datagram& packet : collect(a)) packets.push_back(std::move(packet));
+  std::vector<Datagram> packets = two_lists();
   ASSERT_EQ(packets.size(), 8u);
   packets.resize(6);  // the two that ask no more are lost
   EXPECT_EQ(deliver_all(packets).taken, 6u);
@@ -183,10 +188,7 @@ TEST_F(ReceiveRows, PsnsBeginAnew) {
 TEST_F(ReceiveRows, WhatIsAskedForInItGoesBeforeARefusalBehindIt) {
   connect();
   post_receives(0, 6);
-  post_sends(0, 4);
-  std::vector<Datagram> packets = collect(a);
-  post_sends(4, 4);
-  for (Datagram& packet : collect(a)) packets.push_back(std::move(packet));
+  std::vector<Datagram> packets = two_lists();
   deliver_all(packets);
   expect_received(0, 6);
   const auto answers = collect(b);
