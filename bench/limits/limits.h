@@ -18,10 +18,10 @@ struct Loop {
 /// Two sides of a loop over UDP, either of which may be on another host.
 struct UdpLoop {
   double seconds = 1;
-  std::size_t bytes = 64;  ///< of a datagram
-  unsigned segments = 1;   ///< datagrams in a send; above 1 with UDP_SEGMENT and UDP_GRO
-  bool blocking = false;   ///< receivers sleep; else they spin
-  bool icrc = false;       ///< both sides copy each payload and make its CRC on the way
+  std::size_t bytes = 64;   ///< of a datagram
+  unsigned segments = 1;    ///< datagrams in a send; above 1 with UDP_SEGMENT and UDP_GRO
+  bool blocking = false;    ///< receivers sleep; else they spin
+  std::size_t payload = 0;  ///< of a datagram, which both sides copy and make its CRC on the way
   bool roce = false;       ///< a message has RoCE's headers, an acknowledgement behind it, and CRCs
   bool serve = false;      ///< be the server
   std::string address{};   ///< of the server
@@ -35,6 +35,8 @@ void copy_memory(const Loop& loop);  ///< memcpy of `bytes`, GB/s
 void bounce_cache_line(const Loop& loop);    ///< half a round trip of one, us
 void bounce_through_ring(const Loop& loop);  ///< one way of a message of 64 bytes, us
 void stream_through_ring(const Loop& loop);  ///< messages of 64 bytes, M/s
+void bounce_writes(const Loop& loop);        ///< one way of a WRITE of 64 bytes by verbs, us
+void bounce_sends(const Loop& loop);         ///< one way of a SEND of 64 bytes by verbs, us
 void copy_once(const Loop& loop);            ///< memcpy into memory that another process maps, GB/s
 void copy_twice(const Loop& loop);           ///< in by one process, out by another, pipelined, GB/s
 void write_process(const Loop& loop);        ///< process_vm_writev, GB/s

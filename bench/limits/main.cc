@@ -26,7 +26,10 @@ void add_udp_loop(CLI::App& app, UdpLoop& loop, const char* name, const char* wh
   command->add_option("--bytes", loop.bytes, "Of a datagram")->check(CLI::Range(1, 65507));
   command->add_option("--segments", loop.segments, "Datagrams in a send; with GSO and GRO above 1")
       ->check(CLI::Range(1, 64));
-  command->add_flag("--icrc", loop.icrc, "Both sides copy each payload with its CRC, as RoCE must");
+  command
+      ->add_option("--icrc", loop.payload,
+                   "Both sides copy so many bytes of a datagram with their CRC, as RoCE must")
+      ->check(CLI::Range(1, 65507));
   command->add_flag(
       "--roce", loop.roce,
       "A message goes with RoCE's headers, CRC, and the acknowledgement of the one before");
@@ -50,6 +53,10 @@ int main(int argc, char** argv) {
   add_loop(app, loop, "ring-latency", "64 bytes by a shared ring, one way, us",
            bounce_through_ring);
   add_loop(app, loop, "ring-rate", "64 bytes by a shared ring, M/s", stream_through_ring);
+  add_loop(app, loop, "verbs-write",
+           "WRITEs of 64 bytes as ib_write_lat posts them, one way, by the least provider, us",
+           bounce_writes);
+  add_loop(app, loop, "verbs-send", "The same of SENDs and ib_send_lat", bounce_sends);
   add_loop(app, loop, "one-copy", "Into memory that another process maps, GB/s", copy_once);
   add_loop(app, loop, "two-copy", "In by one process, out by another, GB/s", copy_twice);
   add_loop(app, loop, "vm-write", "process_vm_writev, GB/s", write_process);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <netinet/udp.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -22,15 +23,14 @@ namespace verbena::bench {
 namespace {
 
 constexpr std::size_t kLargestDelivery = 65536;
-constexpr unsigned kLook = 16;       // deliveries between two looks at the clock
-constexpr std::size_t kAround = 32;  // headers and ICRC, of a datagram that is a packet
+constexpr unsigned kLook = 16;  // deliveries between two looks at the clock
 
 /// What no sender and no receiver of RoCE packets can do without: each payload goes from or to the
 /// program's memory, of 1 MiB, and through a CRC. One pass does both.
 class Payloads {
  public:
   explicit Payloads(const UdpLoop& loop)
-      : size_(loop.icrc && loop.bytes > kAround ? loop.bytes - kAround : 0), stride_(loop.bytes) {}
+      : size_(std::min(loop.payload, loop.bytes)), stride_(loop.bytes) {}
 
   void put_into(std::span<std::byte> datagrams) {
     for (std::size_t at = 0; size_ != 0 && at + stride_ <= datagrams.size(); at += stride_)

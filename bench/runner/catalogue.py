@@ -14,6 +14,7 @@ SIZES = (64, 512, 4096, 32768, 262144, 1 << 20)  # of the curves
 QUEUE_PAIRS = (1, 2, 4, 8, 16)
 MIB = 1 << 20
 SEGMENTS = {1056: 60, 4128: 15}  # datagrams that one send may carry, by their size
+AROUND = 32  # headers and ICRC of a WRITE's packet; a SEND's are half of it
 LONG = 100000  # iterations of a ping-pong; quick runs do a tenth
 
 # Options of `verbena run`, by the path that packets take.
@@ -330,7 +331,7 @@ def icrc_stream(size, link=None):
     where = f".{place(link)}" if link else ""
     return udp_loop(f"icrc.{size}{where}",
                     f"raw UDP, GSO and GRO, each payload copied with its CRC, {size} B, {link_title(link)}", "GB/s",
-                    "udp-stream", "--bytes", size, "--segments", SEGMENTS[size], "--icrc", link=link)
+                    "udp-stream", "--bytes", size, "--segments", SEGMENTS[size], "--icrc", size - AROUND, link=link)
 
 
 def limits():
@@ -339,6 +340,9 @@ def limits():
     yield loop("cache-line", "half a cache line's round trip", "us", "cache-line")
     yield loop("ring.latency", "a ring in shared memory, 64B one way", "us", "ring-latency")
     yield loop("ring.rate", "a ring in shared memory, 64B", "M/s", "ring-rate")
+    for operation in ("write", "send"):
+        yield loop(f"verbs.{operation}", f"{operation.upper()} 64B by verbs, the least provider, one way", "us",
+                   f"verbs-{operation}")
     yield loop("one-copy", "one copy into mapped memory, 1MiB", "GB/s", "one-copy", "--bytes", MIB)
     yield loop("two-copy", "two copies, pipelined, 1MiB", "GB/s", "two-copy", "--bytes", MIB)
     yield loop("vm-write", "process_vm_writev 1MiB", "GB/s", "vm-write", "--bytes", MIB)
@@ -351,6 +355,10 @@ def limits():
         yield icrc_stream(size, Link(mtu))
         yield icrc_stream(size, Link(mtu, False))
     yield udp_loop("udp.rate", "sendto and recv for each message, 64B", "M/s", "udp-rate")
+    for operation, around in (("send", AROUND // 2), ("write", AROUND)):
+        yield udp_loop(f"udp.rate.roce.{operation}",
+                       f"raw UDP, GSO and GRO, 64B copied with their CRC, packets of a {operation.upper()}", "M/s",
+                       "udp-rate", "--bytes", 64 + around, "--segments", 64, "--icrc", 64)
     yield udp_loop("udp.latency", "raw UDP 64B, spinning", "us", "udp-pingpong")
     yield udp_loop("udp.roce", "raw UDP 64B with RoCE's headers and acknowledgements, spinning", "us",
                    "udp-pingpong", "--roce")
