@@ -34,7 +34,7 @@ class Inbox {
 
  private:
   struct Datagram {
-    std::array<std::byte, 4352> bytes{};
+    alignas(64) std::array<std::byte, 4352> bytes{};
     std::size_t size = 0;
     wire::Path path{};
     std::uint16_t position = 0;

@@ -120,7 +120,9 @@ struct Side {
     return count;
   }
 
-  std::vector<std::byte> memory = std::vector<std::byte>(65536);
+  // At a line of the cache, whatever else was allocated: how many instructions a copy takes depends
+  // on where it begins.
+  alignas(64) std::array<std::byte, 65536> memory{};
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;
   ibv_cq* cq = nullptr;
