@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
+#include <cstdint>
 #include <vector>
 
 #include "base/time.h"
@@ -10,58 +10,82 @@
 
 namespace verbena::engine {
 
-/// The queue pairs that wait for a time, earliest first: a binary heap in which each stands at most
-/// once. An entry may be earlier than its queue pair's deadline, which mostly moves away while
-/// packets flow; it is looked at again when it is due.
-class TimerHeap {
+/// Those who wait for a time, earliest first: a binary heap in which each stands at most once. An
+/// entry may be earlier than its owner's deadline, which mostly moves away while packets flow; it is
+/// looked at again when it is due.
+///
+/// What moves in the heap is noted in a table of its own, not with its owner: of ten thousand queue
+/// pairs each is cold, and one that is postponed moves a dozen others. An `Owner` has
+/// `hooks.timer`, which is its row there, or Hooks::kNoTimer.
+template <typename Owner>
+class BasicTimerHeap {
  public:
-  explicit TimerHeap(std::size_t capacity) { entries_.reserve(capacity); }
+  explicit BasicTimerHeap(std::size_t capacity) {
+    entries_.reserve(capacity);
+    rows_.reserve(capacity);
+    free_.reserve(capacity);
+  }
 
   [[nodiscard]] bool empty() const { return entries_.empty(); }
   [[nodiscard]] Time earliest() const { return entries_.front().when; }
-  [[nodiscard]] QueuePair& first() const { return *entries_.front().qp; }
+  [[nodiscard]] Owner& first() const { return *rows_[entries_.front().row].owner; }
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
 
-  /// Makes sure that the queue pair is looked at no later than `when`.
-  void update(QueuePair& qp, Time when) {
-    if (qp.hooks.timer == QueuePair::Hooks::kNoTimer) {
-      qp.hooks.timer = entries_.size();
-      entries_.push_back({when, &qp});
-    } else if (entries_[qp.hooks.timer].when > when) {
-      entries_[qp.hooks.timer].when = when;
-    } else {
-      return;
-    }
-    rise(qp.hooks.timer);
+  /// Makes sure that the owner is looked at no later than `when`.
+  void update(Owner& owner, Time when) {
+    if (owner.hooks.timer == Owner::Hooks::kNoTimer) return add(owner, when);
+    const std::size_t index = rows_[owner.hooks.timer].index;
+    if (entries_[index].when <= when) return;
+    entries_[index].when = when;
+    rise(index);
   }
 
-  /// The first entry's queue pair waits for a later time.
+  /// The first entry's owner waits for a later time.
   void postpone_first(Time when) {
     entries_.front().when = when;
     sink(0);
   }
 
-  void remove(QueuePair& qp) {
-    const std::size_t hole = qp.hooks.timer;
-    if (hole == QueuePair::Hooks::kNoTimer) return;
-    qp.hooks.timer = QueuePair::Hooks::kNoTimer;
+  void remove(Owner& owner) {
+    if (owner.hooks.timer == Owner::Hooks::kNoTimer) return;
+    const auto row = static_cast<std::uint32_t>(owner.hooks.timer);
+    owner.hooks.timer = Owner::Hooks::kNoTimer;
+    const std::size_t hole = rows_[row].index;
+    free_.push_back(row);
     const Entry last = entries_.back();
     entries_.pop_back();
     if (hole == entries_.size()) return;
     put(hole, last);
     rise(hole);
-    sink(last.qp->hooks.timer);
+    sink(rows_[last.row].index);
   }
 
  private:
   struct Entry {
     Time when;
-    QueuePair* qp;
+    std::uint32_t row;
   };
+  struct Row {
+    Owner* owner;
+    std::size_t index;  ///< of its entry
+  };
+
+  void add(Owner& owner, Time when) {
+    if (free_.empty()) {
+      free_.push_back(static_cast<std::uint32_t>(rows_.size()));
+      rows_.emplace_back();
+    }
+    const std::uint32_t row = free_.back();
+    free_.pop_back();
+    rows_[row].owner = &owner;
+    owner.hooks.timer = row;
+    entries_.push_back({when, row});
+    rise(entries_.size() - 1);
+  }
 
   void put(std::size_t index, const Entry& entry) {
     entries_[index] = entry;
-    entry.qp->hooks.timer = index;
+    rows_[entry.row].index = index;
   }
 
   void rise(std::size_t index) {
@@ -85,6 +109,10 @@ class TimerHeap {
   }
 
   std::vector<Entry> entries_;
+  std::vector<Row> rows_;
+  std::vector<std::uint32_t> free_;  ///< rows that nobody has
 };
+
+using TimerHeap = BasicTimerHeap<QueuePair>;
 
 }  // namespace verbena::engine
