@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/time.h"
@@ -11,30 +12,30 @@
 namespace verbena::engine {
 
 /// Those who wait for a time, earliest first: a binary heap in which each stands at most once. An
-/// entry may be earlier than its owner's deadline, which mostly moves away while packets flow; it is
-/// looked at again when it is due.
+/// entry may be earlier than its owner's deadline, which mostly moves away while packets flow; it
+/// is looked at again when it is due.
 ///
-/// What moves in the heap is noted in a table of its own, not with its owner: of ten thousand queue
-/// pairs each is cold, and one that is postponed moves a dozen others. An `Owner` has
-/// `hooks.timer`, which is its row there, or Hooks::kNoTimer.
+/// Where an entry is stands in a table of its own, at the place that its owner keeps in
+/// `hooks.timer` (Hooks::kNoTimer: none). With the owner it would be written to a dozen cold queue
+/// pairs whenever one is postponed. A template so that its test can have many owners.
 template <typename Owner>
 class BasicTimerHeap {
  public:
   explicit BasicTimerHeap(std::size_t capacity) {
     entries_.reserve(capacity);
-    rows_.reserve(capacity);
+    places_.reserve(capacity);
     free_.reserve(capacity);
   }
 
   [[nodiscard]] bool empty() const { return entries_.empty(); }
   [[nodiscard]] Time earliest() const { return entries_.front().when; }
-  [[nodiscard]] Owner& first() const { return *rows_[entries_.front().row].owner; }
+  [[nodiscard]] Owner& first() const { return *places_[entries_.front().place].owner; }
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
 
   /// Makes sure that the owner is looked at no later than `when`.
   void update(Owner& owner, Time when) {
     if (owner.hooks.timer == Owner::Hooks::kNoTimer) return add(owner, when);
-    const std::size_t index = rows_[owner.hooks.timer].index;
+    const std::size_t index = places_[owner.hooks.timer].index;
     if (entries_[index].when <= when) return;
     entries_[index].when = when;
     rise(index);
@@ -48,44 +49,44 @@ class BasicTimerHeap {
 
   void remove(Owner& owner) {
     if (owner.hooks.timer == Owner::Hooks::kNoTimer) return;
-    const auto row = static_cast<std::uint32_t>(owner.hooks.timer);
+    const auto place = static_cast<std::uint32_t>(owner.hooks.timer);
     owner.hooks.timer = Owner::Hooks::kNoTimer;
-    const std::size_t hole = rows_[row].index;
-    free_.push_back(row);
+    const std::size_t hole = std::exchange(places_[place], {}).index;
+    free_.push_back(place);
     const Entry last = entries_.back();
     entries_.pop_back();
     if (hole == entries_.size()) return;
     put(hole, last);
     rise(hole);
-    sink(rows_[last.row].index);
+    sink(places_[last.place].index);
   }
 
  private:
   struct Entry {
     Time when;
-    std::uint32_t row;
+    std::uint32_t place;
   };
-  struct Row {
-    Owner* owner;
-    std::size_t index;  ///< of its entry
+  struct Place {
+    Owner* owner = nullptr;
+    std::size_t index = 0;  ///< of its entry
   };
 
   void add(Owner& owner, Time when) {
     if (free_.empty()) {
-      free_.push_back(static_cast<std::uint32_t>(rows_.size()));
-      rows_.emplace_back();
+      free_.push_back(static_cast<std::uint32_t>(places_.size()));
+      places_.emplace_back();
     }
-    const std::uint32_t row = free_.back();
+    const std::uint32_t place = free_.back();
     free_.pop_back();
-    rows_[row].owner = &owner;
-    owner.hooks.timer = row;
-    entries_.push_back({when, row});
+    places_[place].owner = &owner;
+    owner.hooks.timer = place;
+    entries_.push_back({when, place});
     rise(entries_.size() - 1);
   }
 
   void put(std::size_t index, const Entry& entry) {
     entries_[index] = entry;
-    rows_[entry.row].index = index;
+    places_[entry.place].index = index;
   }
 
   void rise(std::size_t index) {
@@ -109,8 +110,8 @@ class BasicTimerHeap {
   }
 
   std::vector<Entry> entries_;
-  std::vector<Row> rows_;
-  std::vector<std::uint32_t> free_;  ///< rows that nobody has
+  std::vector<Place> places_;
+  std::vector<std::uint32_t> free_;  ///< places that nobody has
 };
 
 using TimerHeap = BasicTimerHeap<QueuePair>;

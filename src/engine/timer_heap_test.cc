@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/random.h"
@@ -58,23 +59,24 @@ TEST(TimerHeap, TellsWhoIsFirstWhateverWasDone) {
           heap.first().when = std::max(heap.first().when, when);
           heap.postpone_first(heap.first().when);
           break;
-        default:
-          heap.update(owner, when);
-          owner.when = std::min(owner.when, when);
+        default: heap.update(owner, when); owner.when = std::min(owner.when, when);
       }
       ASSERT_NO_FATAL_FAILURE(expect_right(heap, owners));
     }
   }
 }
 
-TEST(TimerHeap, HasRoomForThoseWhoComeBehindOthersThatWent) {
+TEST(TimerHeap, WhoComesBehindAnotherThatWentHasItsPlace) {
   Heap heap(2);
   Owner first;
   Owner second;
   heap.update(first, at(5));
+  const std::size_t place = first.hooks.timer;
   heap.remove(first);
   heap.update(second, at(7));
+  EXPECT_EQ(second.hooks.timer, place);
   heap.update(first, at(9));
+  EXPECT_NE(first.hooks.timer, place);
   EXPECT_EQ(&heap.first(), &second);
   heap.remove(second);
   EXPECT_EQ(&heap.first(), &first);

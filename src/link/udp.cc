@@ -91,53 +91,72 @@ std::size_t UdpLink::send(std::span<const wire::Train> trains, Time) {
   resume_ = {};
   for (; next.train < trains.size(); ++next.train, next.packet = 0) {
     const wire::Train& train = trains[next.train];
-    bool single = is_single(train.path->destination);
+    if (train.count == 1 && train.remote_step == 0) {
+      const auto write = [&](wire::IcrcStart start, std::byte* to) {
+        return wire::write_single(train, start, to);
+      };
+      if (!stage(trains, train, wire::single_size(train), write, unsent)) return unsent.train;
+      continue;
+    }
     wire::TrainPacket packet;
     for (; next.packet < train.count; ++next.packet) {
       wire::advance(train, next.packet, packet);
-      VERBENA_CHECK(packet.wire_size() <= kMaxPacketSize);
+      const bool single = is_single(train.path->destination);
       const std::uint32_t run = single ? 0 : stage_run(train, next.packet, packet);
       if (run != 0) {
         next.packet += run - 1;
         continue;
       }
-      const std::uint16_t index = batch_.place(train, packet.wire_size(), single);
-      if (index == 0) {
-        if (!flush(trains, unsent)) return unsent.train;
-        single = is_single(train.path->destination);
-      }
-      if (stage(train, packet, index)) continue;
-      if (!flush(trains, unsent)) return unsent.train;
-      pass(trains, unsent, 1);
-      batch_.begin();
+      const auto write = [&](wire::IcrcStart start, std::byte* to) {
+        return wire::write_packet(train, packet, start, Bytes(to, packet.wire_size())) != 0;
+      };
+      if (!stage(trains, train, packet.wire_size(), write, unsent)) return unsent.train;
     }
   }
   static_cast<void>(flush(trains, unsent));
   return unsent.train;
 }
 
-/// False when the payload's memory went away.
-bool UdpLink::stage(const wire::Train& train, const wire::TrainPacket& packet,
-                    std::uint16_t index) {
+/// Stages a packet of `train`, of `size` bytes, which write(start, to) writes; what it cannot leave
+/// with leaves before. Where that is false the packet's memory went away: it is left out. False
+/// when the way out is full.
+template <typename Write>
+bool UdpLink::stage(std::span<const wire::Train> trains, const wire::Train& train, std::size_t size,
+                    Write write, Position& unsent) {
+  VERBENA_CHECK(size <= kMaxPacketSize);
+  const std::uint16_t index = batch_.place(train, size, is_single(train.path->destination));
   if (index == 0) {
-    UdpOutlet* const connected =
-        connections_.outlet(train.path->destination, slot_of(train.head.bth.destination_qp));
-    outlet_ = connected != nullptr ? connected : &own_;
-    path_ = *train.path;
-    path_.source = address_;
-    path_.source_port = outlet_->port();
-    segment_size_ = packet.wire_size();
-    start_ = icrc_.start(path_, 0, segment_size_);
+    if (!flush(trains, unsent)) return false;
+    begin_send(train, size);
   }
-  const std::size_t size = packet.wire_size();
+  if (write(icrc_start_of(size, index), staging_.data() + staged_)) {
+    staged_ += size;
+    ++segments_;
+    return true;
+  }
+  if (!flush(trains, unsent)) return false;
+  pass(trains, unsent, 1);
+  batch_.begin();
+  return true;
+}
+
+/// The next packet is the first of a send.
+void UdpLink::begin_send(const wire::Train& train, std::size_t size) {
+  UdpOutlet* const connected =
+      connections_.outlet(train.path->destination, slot_of(train.head.bth.destination_qp));
+  outlet_ = connected != nullptr ? connected : &own_;
+  path_ = *train.path;
+  path_.source = address_;
+  path_.source_port = outlet_->port();
+  segment_size_ = size;
+  start_ = icrc_.start(path_, 0, size);
+}
+
+/// What the ICRC of a packet of that size begins with, at that place in its send.
+wire::IcrcStart UdpLink::icrc_start_of(std::size_t size, std::uint16_t index) {
   const std::uint32_t first = size == segment_size_ ? start_ : icrc_.start(path_, 0, size);
   const auto identification = static_cast<std::uint16_t>(outlet_->identification() + index);
-  const wire::IcrcStart start{first ^ wire::icrc_of_identification(path_, identification)};
-  if (wire::write_packet(train, packet, start, Bytes(staging_.data() + staged_, size)) == 0)
-    return false;
-  staged_ += size;
-  ++segments_;
-  return true;
+  return wire::IcrcStart{first ^ wire::icrc_of_identification(path_, identification)};
 }
 
 /// Stages several packets at once, from the one at `index` on, which `packet` is; that is the last

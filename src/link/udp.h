@@ -89,8 +89,11 @@ class UdpLink final : public Link {
   [[nodiscard]] std::uint32_t first_packet(const wire::Train& train) const;
   [[nodiscard]] std::uint32_t stage_run(const wire::Train& train, std::uint32_t index,
                                         wire::TrainPacket& packet);
-  [[nodiscard]] bool stage(const wire::Train& train, const wire::TrainPacket& packet,
-                           std::uint16_t index);
+  template <typename Write>
+  [[nodiscard]] bool stage(std::span<const wire::Train> trains, const wire::Train& train,
+                           std::size_t size, Write write, Position& unsent);
+  void begin_send(const wire::Train& train, std::size_t size);
+  [[nodiscard]] wire::IcrcStart icrc_start_of(std::size_t size, std::uint16_t index);
   static void pass(std::span<const wire::Train> trains, Position& position, std::uint32_t packets);
   [[nodiscard]] bool flush(std::span<const wire::Train> trains, Position& unsent);
   [[nodiscard]] std::uint32_t send_staged();

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/random.h"
+#include "base/test_faults.h"
 #include "link/icrc_check.h"
 #include "link/testing.h"
 
@@ -147,6 +148,30 @@ TEST_P(UdpLinkTest, SmallMessagesAndAShorterAckShareASend) {
   EXPECT_EQ(sender_->counters().sends, 1U);
   auto segments = receive_all(receiver());
   EXPECT_EQ(strict_.filter(segments), 33U);
+}
+
+/// Whichever of three it is, the others leave, each with the ICRC of its place in its send.
+TEST_P(UdpLinkTest, AMessageWhoseMemoryWentAwayIsLeftOut) {
+  const verbena::testing::FaultHandler handler;
+  for (std::uint32_t gone = 0; gone < 3; ++gone) {
+    const verbena::testing::Pages pages(1);
+    const std::array<ConstBytes, 1> pieces{pages.bytes().first(64)};
+    pages.vanish(0, 1);
+    std::vector<OwnedTrain> sent;
+    std::vector<wire::Train> trains;
+    for (std::uint32_t i = 0; i < 3; ++i) sent.emplace_back(path_, 7, i, 64, 1024);
+    for (const OwnedTrain& one : sent) trains.push_back(one.train());
+    trains[gone].gather = pieces;
+    ASSERT_EQ(sender_->send(trains, kNow), 3U);
+    auto segments = receive_all(receiver());
+    ASSERT_EQ(strict_.filter(segments), 2U) << gone;
+    std::vector<std::uint32_t> psns;
+    for (const wire::Segment& segment : std::span(segments).first(2))
+      psns.push_back(wire::parse(segment.datagram)->bth.psn);
+    std::vector<std::uint32_t> others{0, 1, 2};
+    others.erase(others.begin() + gone);
+    EXPECT_EQ(psns, others);
+  }
 }
 
 TEST_P(UdpLinkTest, OtherSlotsAndLargerPacketsBeginAnotherSend) {

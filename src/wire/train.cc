@@ -99,13 +99,26 @@ void copy_headers(const TrainPacket& packet, std::byte* to) {
 
 namespace {
 
-/// Calls copy(to, from, size) for each piece of a packet's payload. False when some of the memory
-/// went away.
+/// Where in a gather list a payload begins, and its bytes.
+struct Stretch {
+  std::size_t piece = 0;
+  std::size_t offset = 0;
+  std::size_t size = 0;
+};
+
+Stretch payload_of(const TrainPacket& packet) {
+  return {.piece = packet.piece, .offset = packet.piece_offset, .size = packet.payload_size};
+}
+
+// In place, since they are most of what a small packet takes.
+
+/// Calls copy(to, from, size) for each piece of a payload. False when some of the memory went away.
 template <typename Copy>
-bool gather(const Train& train, const TrainPacket& packet, std::byte* to, Copy copy) {
-  std::size_t skip = packet.piece_offset;
-  std::size_t left = packet.payload_size;
-  for (std::size_t i = packet.piece; left != 0 && i < train.gather.size(); ++i) {
+[[gnu::always_inline]] inline bool gather(const Train& train, const Stretch& payload, std::byte* to,
+                                          Copy copy) {
+  std::size_t skip = payload.offset;
+  std::size_t left = payload.size;
+  for (std::size_t i = payload.piece; left != 0 && i < train.gather.size(); ++i) {
     const ConstBytes piece = train.gather[i].subspan(skip);
     const std::size_t size = std::min(left, piece.size());
     if (size != 0 && !guarded(piece.data(), size, [&] { copy(to, piece.data(), size); }))
@@ -118,38 +131,64 @@ bool gather(const Train& train, const TrainPacket& packet, std::byte* to, Copy c
   return true;
 }
 
+/// Pads a payload and stores the ICRC behind it. `head` is what `crc` does not include yet: the
+/// headers, when no payload was copied behind them.
+[[gnu::always_inline]] inline void store_end(std::uint32_t crc, ConstBytes head, std::byte* pad,
+                                             std::size_t pad_count) {
+  if (!head.empty()) crc = crc32(crc, head);
+  if (pad_count != 0) {
+    std::fill_n(pad, pad_count, std::byte{0});
+    crc = crc32(crc, ConstBytes(pad, pad_count));
+  }
+  store_icrc(pad + pad_count, crc);
+}
+
 }  // namespace
 
 bool copy_payload(const Train& train, const TrainPacket& packet, std::byte* to) {
-  return gather(train, packet, to, copy_bytes);
+  return gather(train, payload_of(packet), to, copy_bytes);
 }
 
 std::size_t single_size(const Train& train) {
   return train.head.info().header_size + ((train.payload_size + 3) & ~std::size_t{3}) + kIcrcSize;
 }
 
-bool write_single(const Train& train, std::byte* to) {
+namespace {
+
+/// The BTH of a train's only packet.
+Bth bth_of_single(const Train& train) {
   VERBENA_CHECK(train.count == 1 && train.remote_step == 0);
   Bth bth = train.head.bth;
   bth.pad_count = static_cast<std::uint8_t>((0U - train.payload_size) & 3U);
   bth.ack_request = train.ack_request_last;
   bth.solicited = train.solicited_last;
+  return bth;
+}
+
+}  // namespace
+
+bool write_single(const Train& train, std::byte* to) {
+  const Bth bth = bth_of_single(train);
   // First what lies in the last cache line. A reader that polls fetches it with the first one, and
   // takes both away from who has only begun (performance.md, "What goes to and fro").
   store_icrc(to + single_size(train) - kIcrcSize, train.piggyback);
   to += encode_headers(bth, train.head, to);
-  std::size_t left = train.payload_size;
-  for (const ConstBytes whole : train.gather) {
-    const ConstBytes piece = whole.first(std::min(left, whole.size()));
-    if (piece.empty()) continue;
-    const bool there =
-        guarded(piece.data(), piece.size(), [&] { copy_bytes(to, piece.data(), piece.size()); });
-    if (!there) return false;
-    to += piece.size();
-    left -= piece.size();
-  }
-  VERBENA_CHECK(left == 0);
-  std::memset(to, 0, bth.pad_count);
+  if (!gather(train, {.size = train.payload_size}, to, copy_bytes)) return false;
+  std::memset(to + train.payload_size, 0, bth.pad_count);
+  return true;
+}
+
+bool write_single(const Train& train, IcrcStart start, std::byte* to) {
+  const Bth bth = bth_of_single(train);
+  ConstBytes head(to, encode_headers(bth, train.head, to));
+  std::byte* const payload = to + head.size();
+  std::uint32_t crc = icrc_masked(start.state, head.data());
+  const auto copy = [&](std::byte* at, const std::byte* from, std::size_t bytes) {
+    crc = copy_crc32(crc, head, at, from, bytes);
+    head = {};
+  };
+  if (!gather(train, {.size = train.payload_size}, payload, copy)) return false;
+  store_end(crc, head, payload + train.payload_size, bth.pad_count);
   return true;
 }
 
@@ -166,18 +205,13 @@ std::size_t write_packet(const Train& train, const TrainPacket& packet, IcrcStar
   std::byte* const payload = to.data() + packet.header_size;
   ConstBytes head(packet.headers.data(), packet.header_size);
   std::uint32_t crc = icrc_masked(start.state, head.data());
-  if (!gather(train, packet, payload, [&](std::byte* at, const std::byte* from, std::size_t bytes) {
-        crc = copy_crc32(crc, head, at, from, bytes);
-        head = {};
-      }))
+  if (!gather(train, payload_of(packet), payload,
+              [&](std::byte* at, const std::byte* from, std::size_t bytes) {
+                crc = copy_crc32(crc, head, at, from, bytes);
+                head = {};
+              }))
     return 0;
-  std::byte* const pad = payload + packet.payload_size;
-  if (!head.empty()) crc = crc32(crc, head);
-  if (packet.pad_count != 0) {
-    std::fill_n(pad, packet.pad_count, std::byte{0});
-    crc = crc32(crc, ConstBytes(pad, packet.pad_count));
-  }
-  store_icrc(pad + packet.pad_count, crc);
+  store_end(crc, head, payload + packet.payload_size, packet.pad_count);
   return size;
 }
 

@@ -116,6 +116,11 @@ std::size_t write_packet(const Train& train, const TrainPacket& packet, IcrcStar
 std::size_t write_packet(const Train& train, const TrainPacket& packet,
                          std::uint16_t identification, Bytes to);
 
+/// Writes the only packet of a train without a remote_step (checked) as write_packet() would, in
+/// less time. `start` is that of its identification and of single_size(), the bytes that `to` has.
+/// False when memory of the gather list went away: it cannot be sent.
+[[nodiscard]] bool write_single(const Train& train, IcrcStart start, std::byte* to);
+
 /// How many packets from the one at `index` on, which `packet` is, are a run: middle ones without
 /// pad whose payloads lie behind each other in one piece, or are a piece each. 0 when that one
 /// begins none.

@@ -179,6 +179,16 @@ TEST(Train, ASinglePacketIsWrittenAsAnyIs) {
     ASSERT_EQ(single.back(), std::byte{0xA5});
     single.pop_back();
     ASSERT_EQ(single, one);
+
+    sample.path.channel = 0;
+    const auto identification = static_cast<std::uint16_t>(random.below(1U << 16));
+    ASSERT_EQ(write_packet(sample.train, packet, identification, one), one.size());
+    const IcrcStart start{icrc_start(sample.path, identification, one.size())};
+    single.assign(one.size() + 1, std::byte{0xA5});
+    ASSERT_TRUE(write_single(sample.train, start, single.data()));
+    ASSERT_EQ(single.back(), std::byte{0xA5});
+    single.pop_back();
+    ASSERT_EQ(single, one);
   }
 }
 
