@@ -27,7 +27,7 @@ void add_udp_loop(CLI::App& app, UdpLoop& loop, const char* name, const char* wh
   command->add_option("--segments", loop.segments, "Datagrams in a send; with GSO and GRO above 1")
       ->check(CLI::Range(1, 64));
   command
-      ->add_option("--icrc", loop.payload,
+      ->add_option("--payload", loop.payload,
                    "Both sides copy so many bytes of a datagram with their CRC, as RoCE must")
       ->check(CLI::Range(1, 65507));
   command->add_flag(
@@ -37,7 +37,11 @@ void add_udp_loop(CLI::App& app, UdpLoop& loop, const char* name, const char* wh
   command->add_option("--address", loop.address, "The server's")->required();
   command->add_option("--port", loop.port, "The server's, UDP and TCP")->required();
   command->add_flag("--serve", loop.serve, "Be the server");
-  command->callback([&loop, serve, run] { (loop.serve ? serve : run)(loop); });
+  command->callback([&loop, serve, run] {
+    if (loop.payload > loop.bytes)
+      throw CLI::ValidationError("--payload", "a datagram has only --bytes");
+    (loop.serve ? serve : run)(loop);
+  });
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <netinet/udp.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -29,8 +28,7 @@ constexpr unsigned kLook = 16;  // deliveries between two looks at the clock
 /// program's memory, of 1 MiB, and through a CRC. One pass does both.
 class Payloads {
  public:
-  explicit Payloads(const UdpLoop& loop)
-      : size_(std::min(loop.payload, loop.bytes)), stride_(loop.bytes) {}
+  explicit Payloads(const UdpLoop& loop) : size_(loop.payload), stride_(loop.bytes) {}
 
   void put_into(std::span<std::byte> datagrams) {
     for (std::size_t at = 0; size_ != 0 && at + stride_ <= datagrams.size(); at += stride_)

@@ -331,7 +331,7 @@ def icrc_stream(size, link=None):
     where = f".{place(link)}" if link else ""
     return udp_loop(f"icrc.{size}{where}",
                     f"raw UDP, GSO and GRO, each payload copied with its CRC, {size} B, {link_title(link)}", "GB/s",
-                    "udp-stream", "--bytes", size, "--segments", SEGMENTS[size], "--icrc", size - AROUND, link=link)
+                    "udp-stream", "--bytes", size, "--segments", SEGMENTS[size], "--payload", size - AROUND, link=link)
 
 
 def limits():
@@ -358,7 +358,7 @@ def limits():
     for operation, around in (("send", AROUND // 2), ("write", AROUND)):
         yield udp_loop(f"udp.rate.roce.{operation}",
                        f"raw UDP, GSO and GRO, 64B copied with their CRC, packets of a {operation.upper()}", "M/s",
-                       "udp-rate", "--bytes", 64 + around, "--segments", 64, "--icrc", 64)
+                       "udp-rate", "--bytes", 64 + around, "--segments", 64, "--payload", 64)
     yield udp_loop("udp.latency", "raw UDP 64B, spinning", "us", "udp-pingpong")
     yield udp_loop("udp.roce", "raw UDP 64B with RoCE's headers and acknowledgements, spinning", "us",
                    "udp-pingpong", "--roce")
