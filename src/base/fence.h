@@ -32,4 +32,17 @@ inline void fence_lightly() {
 /// Threads: any.
 void fence_everywhere();
 
+/// Between threads of several processes, too: nothing that follows is read before the value stands
+/// there for all to see, as with a sequentially consistent fence behind the store. With one locked
+/// instruction, where that is a fence.
+template <typename T>
+void store_and_fence(std::atomic<T>& to, T value) {
+#if defined(__x86_64__)
+  to.exchange(value, std::memory_order_seq_cst);
+#else
+  to.store(value, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
 }  // namespace verbena

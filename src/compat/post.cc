@@ -82,6 +82,30 @@ int add(const Qp& qp, nic::SendPosting& posting, const ibv_send_wr& wr) {
   return ended ? 0 : to_errno(ended.error());
 }
 
+/// A WRITE or READ alone that is one copy, made here and now: it needs no place in the send queue.
+/// False: nothing has happened.
+bool do_at_once(const Qp& qp, const ibv_send_wr& wr) {
+  const bool writes = wr.opcode == IBV_WR_RDMA_WRITE;
+  const bool plain = (writes || wr.opcode == IBV_WR_RDMA_READ) && wr.num_sge == 1 &&
+                     is_list(wr.sg_list, wr.num_sge, qp.max_send_sge) &&
+                     (wr.send_flags & IBV_SEND_INLINE) == 0;
+  if (!plain) return false;
+  engine::Sge piece;
+  copy_pieces(std::span(&piece, 1), wr.sg_list);
+  // Of a copy's request nothing else is looked at, and what is written waits for the fence before
+  // the copy: it is not made anew.
+  constinit static thread_local engine::SendWqe wqe [[gnu::tls_model("initial-exec")]];
+  engine::SendRequest& request = wqe.request;
+  wqe.length = piece.length;
+  request.id = wr.wr_id;
+  request.opcode = writes ? engine::SendOpcode::kWrite : engine::SendOpcode::kRead;
+  request.signaled = (wr.send_flags & IBV_SEND_SIGNALED) != 0;
+  request.remote_address = wr.wr.rdma.remote_addr;
+  request.rkey = wr.wr.rdma.rkey;
+  request.pieces = std::span(&piece, 1);
+  return qp.nic->do_at_once(qp.pair, wqe);
+}
+
 /// Posts a chain up to the first request that fails, which `wr` is then; what went before it stays
 /// posted.
 int post_chain(const Qp& qp, ibv_send_wr*& wr) {
@@ -138,6 +162,7 @@ int post_send(ibv_qp* c_qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) noexcept {
   if (is_dead(qp.generation)) return refuse(wr, bad_wr, EIO);
   if (c_qp->send_cq == nullptr) return refuse(wr, bad_wr, EINVAL);
   hand_over(&Cq::of(c_qp->send_cq));
+  if (qp.pair->copies() && wr != nullptr && wr->next == nullptr && do_at_once(qp, *wr)) return 0;
   const int error = post_chain(qp, wr);
   return error == 0 ? 0 : refuse(wr, bad_wr, error);
 }

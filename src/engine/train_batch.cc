@@ -19,6 +19,10 @@ constexpr std::size_t kPage = 4096;  ///< the smallest that memory goes away by
 template <typename Visit>
 std::expected<void, MemoryError> for_each_part(std::span<const Sge> pieces, std::uint64_t offset,
                                                std::uint64_t length, Visit visit) {
+  const bool one = !pieces.empty() && length != 0 && offset < pieces.front().length &&
+                   length <= pieces.front().length - offset;
+  if (one) [[likely]]
+    return visit(pieces.front().address + offset, length, pieces.front().lkey);
   for (const Sge& piece : pieces) {
     if (length == 0) break;
     if (offset >= piece.length) {
@@ -46,11 +50,7 @@ std::expected<std::span<const ConstBytes>, MemoryError> TrainBatch::gather(
     if (!gather_present(*bytes)) return std::unexpected(MemoryError::kAbsent);
     return {};
   };
-  const bool whole_first =
-      !pieces.empty() && offset == 0 && length == pieces.front().length && length != 0;
-  const auto done = whole_first ? add(pieces.front().address, length, pieces.front().lkey)
-                                : for_each_part(pieces, offset, length, add);
-  if (!done) {
+  if (const auto done = for_each_part(pieces, offset, length, add); !done) {
     gathered_ = first;
     return std::unexpected(done.error());
   }
@@ -78,9 +78,6 @@ std::expected<void, MemoryError> scatter(const MemoryLookup& memory, std::span<c
     data = data.subspan(part);
     return {};
   };
-  const bool within_first = !pieces.empty() && !data.empty() && offset < pieces.front().length &&
-                            data.size() <= pieces.front().length - offset;
-  if (within_first) return put(pieces.front().address + offset, data.size(), pieces.front().lkey);
   return for_each_part(pieces, offset, data.size(), put);
 }
 

@@ -188,6 +188,13 @@ void DirectBoard::set_up(bool up) {
 
 // --- The peer's side
 
+/// How often a place was taken away by what opens it.
+std::uint64_t DirectBoard::changes_of(const QpEntry& qp, const KeyEntry& key) const {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  return std::uint64_t{key.changes.load(kRelaxed)} + qp.changes.load(kRelaxed) +
+         memory_->downs.load(kRelaxed);
+}
+
 std::optional<PeerPlace> DirectBoard::find(const engine::DirectMemory::Target& target,
                                            const wire::Address& from) const {
   const QpEntry& qp = queue_pair(target.destination_qp);
@@ -212,8 +219,7 @@ std::optional<PeerPlace> DirectBoard::find(const engine::DirectMemory::Target& t
                        (entry.access.load(kRelaxed) & target.access) == target.access &&
                        into <= length && target.length <= length - into;
   const std::uint64_t stretch = entry.offset.load(kRelaxed);
-  const std::uint64_t changes = std::uint64_t{entry.changes.load(kRelaxed)} +
-                                qp.changes.load(kRelaxed) + memory_->downs.load(kRelaxed);
+  const std::uint64_t changes = changes_of(qp, entry);
   std::atomic_thread_fence(std::memory_order_acquire);
   if (!granted || qp.number.load(kRelaxed) != target.destination_qp ||
       entry.number.load(kRelaxed) != target.key)
@@ -225,6 +231,15 @@ std::optional<PeerPlace> DirectBoard::find(const engine::DirectMemory::Target& t
                    .into = into,
                    .length = target.length,
                    .changes = changes};
+}
+
+bool DirectBoard::still_opens(const engine::DirectMemory::Target& target,
+                              std::uint64_t changes) const {
+  const QpEntry& qp = queue_pair(target.destination_qp);
+  const KeyEntry& entry = key(target.key);
+  return qp.number.load(std::memory_order_acquire) == target.destination_qp &&
+         entry.number.load(std::memory_order_acquire) == target.key &&
+         changes_of(qp, entry) == changes;
 }
 
 }  // namespace verbena::nic

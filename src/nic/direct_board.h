@@ -60,6 +60,10 @@ class DirectBoard {
   [[nodiscard]] std::optional<PeerPlace> find(const engine::DirectMemory::Target& target,
                                               const wire::Address& from) const;
 
+  /// Whether what find() found for a like target, with so many `changes`, is there as it was.
+  [[nodiscard]] bool still_opens(const engine::DirectMemory::Target& target,
+                                 std::uint64_t changes) const;
+
  private:
   struct QpEntry;
   struct KeyEntry;
@@ -68,6 +72,7 @@ class DirectBoard {
   [[nodiscard]] static Result<DirectBoard> map(int fd, int protection);
   [[nodiscard]] QpEntry& queue_pair(std::uint32_t number) const;
   [[nodiscard]] KeyEntry& key(std::uint32_t number) const;
+  [[nodiscard]] std::uint64_t changes_of(const QpEntry& qp, const KeyEntry& key) const;
 
   Memory* memory_ = nullptr;
   bool owned_ = false;  ///< else somebody else's view

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/fence.h"
 #include "base/log.h"
 #include "base/sys.h"
 #include "engine/types.h"
@@ -97,27 +98,48 @@ bool DirectPaths::offers(std::uint16_t channel, std::uint32_t access, std::uint6
          (maps(found->path) || (access == engine::kRemoteRead && fetches(found->path, length)));
 }
 
+bool DirectPaths::Reached::covers(const Target& target) const {
+  // Below its begin this wraps around and is too large.
+  const std::uint64_t into = target.address - begin;
+  return key == target.key && qp_number == target.qp_number &&
+         destination_qp == target.destination_qp && access == target.access &&
+         into <= bytes.size() && target.length <= bytes.size() - into;
+}
+
 Bytes DirectPaths::reach(const Target& target) {
   Way* const found = open_way(target.channel);
   if (found == nullptr || !maps(found->path)) return {};
   DirectPath& path = found->path;
+  bool refused = false;
   if (path.words == nullptr) {
     if (!path.there()) return {};
   } else {
-    path.words->of(path.end).store(word_of(target), std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    store_and_fence(path.words->of(path.end), word_of(target));
+    refused = path.words->refusal_of(1 - path.end).load(std::memory_order_relaxed) != 0;
   }
-  const bool refused = path.words != nullptr &&
-                       path.words->refusal_of(1 - path.end).load(std::memory_order_relaxed) != 0;
-  Bytes bytes;
+  Reached& latest = found->latest;
+  if (!refused && latest.covers(target) && path.board.still_opens(target, latest.changes))
+    return latest.bytes.subspan(target.address - latest.begin, target.length);
+  latest = {};  // what it is in may be mapped no more
   const auto place = refused ? std::nullopt : path.board.find(target, path.own);
+  Bytes bytes;
   if (place && place->home != MemoryHome::kOwner) {
     bytes = path.pages != nullptr
                 ? path.pages->at(*place)
                 : Bytes(reinterpret_cast<std::byte*>(place->stretch + place->into),  // NOLINT
                         place->length);
   }
-  if (bytes.empty()) let_go(path);
+  if (bytes.empty()) {
+    let_go(path);
+    return {};
+  }
+  latest = {.key = target.key,
+            .qp_number = target.qp_number,
+            .destination_qp = target.destination_qp,
+            .access = target.access,
+            .begin = target.address - place->into,
+            .bytes = {bytes.data() - place->into, place->stretch_length},
+            .changes = place->changes};
   return bytes;
 }
 

@@ -94,10 +94,22 @@ class DirectPaths final : public engine::DirectMemory {
   [[nodiscard]] DirectBoard board() const { return board_.view(); }
 
  private:
+  /// The stretch that was reached last, by which queue pair and for what.
+  struct Reached {
+    std::uint32_t key = 0;  ///< 0: none
+    std::uint32_t qp_number = 0;
+    std::uint32_t destination_qp = 0;
+    std::uint32_t access = 0;
+    std::uint64_t begin = 0;  ///< what the peer calls its first byte
+    Bytes bytes{};
+    std::uint64_t changes = 0;  ///< as of PeerPlace
+    [[nodiscard]] bool covers(const Target& target) const;
+  };
   struct Way {
     DirectPath path;
     Time look_at = Time::min();
     bool gone = false;
+    Reached latest{};
   };
   struct Change {
     std::uint16_t channel = 0;

@@ -84,6 +84,48 @@ TEST_F(Paths, LeadToThePeersMemory) {
   EXPECT_TRUE(peer_.reach(elsewhere).empty());
 }
 
+TEST_F(Paths, WhatWasReachedBeforeIsReachedWhereItIsNow) {
+  const auto reached = [this](const Target& target) {
+    const Bytes bytes = peer_.reach(target);
+    if (!bytes.empty()) static_cast<void>(peer_.leave(kThere, now_));
+    return bytes.data();
+  };
+  ASSERT_EQ(reached(target_), memory_.data() + 16);
+  Target next = target_;
+  next.address = memory_.size() - next.length;
+  EXPECT_EQ(reached(next), memory_.data() + next.address);
+  ++next.address;
+  EXPECT_EQ(reached(next), nullptr) << "beyond its end";
+  Target read = target_;
+  read.access = engine::kRemoteRead;
+  EXPECT_EQ(reached(read), nullptr);
+  Target other = target_;
+  other.qp_number = 0x112;
+  EXPECT_EQ(reached(other), nullptr);
+
+  ASSERT_EQ(reached(target_), memory_.data() + 16);
+  owner_.withdraw(kKey);
+  EXPECT_EQ(reached(target_), nullptr);
+  std::vector<std::byte> elsewhere(4096);
+  owner_.publish({.key = kKey,
+                  .pd = 7,
+                  .access = kRemoteWrite,
+                  .address = 0,
+                  .memory = {.pages = elsewhere,
+                             .offset = reinterpret_cast<std::uintptr_t>(elsewhere.data()),
+                             .home = MemoryHome::kWritable}});
+  EXPECT_EQ(reached(target_), elsewhere.data() + 16);
+  owner_.withdraw(kKey);
+  owner_.publish({.key = kKey,
+                  .pd = 7,
+                  .access = kRemoteWrite,
+                  .address = 0,
+                  .memory = {.pages = memory_,
+                             .offset = reinterpret_cast<std::uintptr_t>(memory_.data()),
+                             .home = MemoryHome::kWritable}});
+  EXPECT_EQ(reached(target_), memory_.data() + 16) << "nobody looked in between";
+}
+
 TEST_F(Paths, AreClosedWhereThePeerIsGone) {
   ASSERT_FALSE(peer_.reach(target_).empty());
   EXPECT_TRUE(peer_.leave(kThere, now_));

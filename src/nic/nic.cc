@@ -218,17 +218,17 @@ Result<void> Nic::post_receive(SharedReceiveQueue* srq, const engine::ReceiveReq
   return srq->post(request);
 }
 
-bool Nic::do_at_once(QueuePair* qp, const SendPosting& posting) {
-  const engine::SendWqe* const wqe = posting.single();
-  using enum engine::SendOpcode;
-  const bool one_sided =
-      wqe != nullptr && (wqe->request.opcode == kWrite || wqe->request.opcode == kRead);
-  return one_sided && qp->transport != nullptr &&
-         impl_->shard_of(*qp).do_at_once(*qp, *wqe, impl_->host);
+bool Nic::do_at_once(QueuePair* qp, const engine::SendWqe& wqe) {
+  return impl_->shard_of(*qp).do_at_once(*qp, wqe, impl_->host);
 }
 
 Result<void> Nic::send(QueuePair* qp, SendPosting& posting) {
-  if (!posting.any() || do_at_once(qp, posting)) return {};
+  if (!posting.any()) return {};
+  const engine::SendWqe* const single = posting.single();
+  const bool one_sided =
+      single != nullptr && (single->request.opcode == engine::SendOpcode::kWrite ||
+                            single->request.opcode == engine::SendOpcode::kRead);
+  if (one_sided && qp->transport != nullptr && do_at_once(qp, *single)) return {};
   if (qp->raw != nullptr) {
     VERBENA_TRY(posting.publish());
     qp->raw->serve(impl_->host.now());

@@ -205,6 +205,9 @@ class Nic {
   /// One request, copied in with its pieces.
   [[nodiscard]] Result<void> post_send(QueuePair* qp, const engine::SendRequest& request);
   [[nodiscard]] Result<void> post_receive(QueuePair* qp, const engine::ReceiveRequest& request);
+  /// Does a WRITE or READ alone that is one copy, without a place in the send queue. False: it is
+  /// to be posted. For queue pairs that do so (QueuePair::copies()); others learn it by send().
+  [[nodiscard]] bool do_at_once(QueuePair* qp, const engine::SendWqe& wqe);
   /// Does what a posting has on the spot, if that is one request which can be, or publishes it and
   /// tells the shard: nothing is to follow. Errors as of SendPosting::publish().
   [[nodiscard]] Result<void> send(QueuePair* qp, SendPosting& posting);
@@ -267,7 +270,6 @@ class Nic {
  private:
   struct Impl;
   explicit Nic(std::unique_ptr<Impl> impl);
-  [[nodiscard]] bool do_at_once(QueuePair* qp, const SendPosting& posting);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -77,6 +77,10 @@ class QueuePair {
   [[nodiscard]] bool refuses_receive() const;
   void set_state(engine::QpState state) { state_.store(state, std::memory_order_release); }
 
+  /// Its latest WRITE or READ alone was one copy, so that the next one may be. A hint.
+  [[nodiscard]] bool copies() const { return copies_.load(std::memory_order_relaxed); }
+  void note_copies(bool copies) { copies_.store(copies, std::memory_order_relaxed); }
+
   /// Takes its completions out of its completion queues. Those of a queue with tags are that
   /// queue's: its program would lose count of unexpected messages.
   void purge();
@@ -142,6 +146,7 @@ class QueuePair {
   Mutex send_mutex_;
   Mutex receive_mutex_;
   std::atomic<engine::QpState> state_{engine::QpState::kReset};
+  std::atomic<bool> copies_{false};
   Doorbell doorbell_{this};
 };
 

@@ -5,7 +5,6 @@ namespace verbena::nic {
 namespace {
 
 constexpr std::size_t kSize = 4096;
-constexpr std::size_t kApart = 128;  // processors fetch lines in pairs
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
@@ -39,14 +38,6 @@ Result<ReachWords> ReachWords::open(int fd) {
 
 ReachWords::~ReachWords() {
   if (base_ != nullptr) ::munmap(base_, kSize);
-}
-
-std::atomic<std::uint64_t>& ReachWords::of(std::size_t end) const {
-  return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + end * kApart);
-}
-
-std::atomic<std::uint64_t>& ReachWords::refusal_of(std::size_t end) const {
-  return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + (2 + end) * kApart);
 }
 
 }  // namespace verbena::nic

@@ -30,13 +30,20 @@ class ReachWords {
   ~ReachWords();
 
   /// 0: nothing. `end` is 0 for who made them, 1 for who was given them.
-  [[nodiscard]] std::atomic<std::uint64_t>& of(std::size_t end) const;
+  [[nodiscard]] std::atomic<std::uint64_t>& of(std::size_t end) const { return word(end); }
   /// Not 0: that end does not look at the other's word any more, which therefore must touch
   /// nothing.
-  [[nodiscard]] std::atomic<std::uint64_t>& refusal_of(std::size_t end) const;
+  [[nodiscard]] std::atomic<std::uint64_t>& refusal_of(std::size_t end) const {
+    return word(2 + end);
+  }
 
  private:
+  static constexpr std::size_t kApart = 128;  // processors fetch lines in pairs
+
   explicit ReachWords(std::byte* base) : base_(base) {}
+  [[nodiscard]] std::atomic<std::uint64_t>& word(std::size_t index) const {
+    return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + index * kApart);
+  }
   [[nodiscard]] static Result<ReachWords> map(int fd);
 
   std::byte* base_ = nullptr;

@@ -175,6 +175,7 @@ bool Shard::send_alone(const QueuePair& qp, Host& clock) {
 bool Shard::do_at_once(QueuePair& qp, const engine::SendWqe& wqe, Host& clock) {
   if (direct_ == nullptr || !gate_.try_enter()) return false;
   const bool copied = engine_.copy_at_once(*qp.transport, wqe);
+  qp.note_copies(copied);
   // Else nothing has happened, and what is posted next takes held acknowledgements with it.
   if (!copied && !gate_.leave()) return false;
   const Time now = clock.now();

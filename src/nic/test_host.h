@@ -167,9 +167,10 @@ class HostBase : public Host {
     auto made = std::make_unique<MemoryLink>(network, place);
     links.push_back(made.get());
     Attachment attachment{.slot = slot, .link = std::move(made)};
-    if (near) attachment.meet = [](const wire::Path&, std::uint32_t) { return std::uint16_t{1}; };
+    if (near) attachment.meet = [](const wire::Path&, std::uint32_t) { return kChannel; };
     if (opens_memory)
       attachment.direct = std::make_shared<DirectPaths>(VERBENA_TRY(DirectBoard::create()).board);
+    if (shares_memory) share(attachment.direct, address);
     if (with_membership)
       attachment.membership = std::make_shared<NetworkMembership>(network, place);
     return attachment;
@@ -177,15 +178,40 @@ class HostBase : public Host {
   [[nodiscard]] Result<std::unique_ptr<Notifier>> make_notifier() override {
     return std::make_unique<TestNotifier>();
   }
+  [[nodiscard]] std::optional<OpenMemory> share_memory(Bytes memory, std::uint32_t) override {
+    if (!shares_memory) return std::nullopt;
+    return OpenMemory{.pages = memory,
+                      .offset = reinterpret_cast<std::uintptr_t>(memory.data()),
+                      .home = MemoryHome::kWritable};
+  }
 
   Network& network;
   std::uint8_t next_slot = 3;
   bool with_membership = true;
-  bool near = false;          ///< whether a channel leads to each peer
-  bool opens_memory = false;  ///< of which peers reach none
+  bool near = false;           ///< whether a channel leads to each peer
+  bool opens_memory = false;   ///< of which peers reach none
+  bool shares_memory = false;  ///< and of two NICs, between which a channel is, each all of it
   std::vector<MemoryLink*> links;
 
  private:
+  static constexpr std::uint16_t kChannel = 1;
+
+  void share(const std::shared_ptr<DirectPaths>& paths, const wire::Address& address) {
+    if (const auto first = first_.lock()) {
+      lead(*first, *paths, first_address_, address);
+      lead(*paths, *first, address, first_address_);
+    }
+    first_ = paths;
+    first_address_ = address;
+  }
+  static void lead(DirectPaths& from, const DirectPaths& to, const wire::Address& own,
+                   const wire::Address& peer) {
+    from.open(kChannel,
+              {.board = to.board(), .own = own, .peer = peer, .there = [] { return true; }});
+  }
+
+  std::weak_ptr<DirectPaths> first_;
+  wire::Address first_address_{};
   std::atomic<std::uint64_t> random_{0x1234567};
 };
 
