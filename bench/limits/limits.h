@@ -22,6 +22,7 @@ struct UdpLoop {
   unsigned segments = 1;    ///< datagrams in a send; above 1 with UDP_SEGMENT and UDP_GRO
   bool blocking = false;    ///< receivers sleep; else they spin
   std::size_t payload = 0;  ///< bytes of a datagram that both sides copy with their CRC; 0: none
+  unsigned depth = 0;      ///< datagrams that wait for an acknowledgement at most; 0: any, and none
   bool roce = false;       ///< a message has RoCE's headers, an acknowledgement behind it, and CRCs
   bool serve = false;      ///< be the server
   std::string address{};   ///< of the server

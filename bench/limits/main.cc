@@ -30,6 +30,10 @@ void add_udp_loop(CLI::App& app, UdpLoop& loop, const char* name, const char* wh
       ->add_option("--payload", loop.payload,
                    "Both sides copy so many bytes of a datagram with their CRC, as RoCE must")
       ->check(CLI::Range(1, 65507));
+  command
+      ->add_option("--depth", loop.depth,
+                   "Each delivery is acknowledged, for which so many datagrams wait at most")
+      ->check(CLI::Range(1, 65536));
   command->add_flag(
       "--roce", loop.roce,
       "A message goes with RoCE's headers, CRC, and the acknowledgement of the one before");
@@ -40,6 +44,8 @@ void add_udp_loop(CLI::App& app, UdpLoop& loop, const char* name, const char* wh
   command->callback([&loop, serve, run] {
     if (loop.payload > loop.bytes)
       throw CLI::ValidationError("--payload", "a datagram has only --bytes");
+    if (loop.depth != 0 && loop.depth < loop.segments)
+      throw CLI::ValidationError("--depth", "a send has --segments datagrams");
     (loop.serve ? serve : run)(loop);
   });
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Datagrams one way, as fast as the sender can. What counts is what arrived, by the receiver's
-// clock: without flow control some of it is lost.
+// clock: without flow control some of it is lost. With acknowledgements nothing is, and both sides
+// spin.
 #include <fmt/format.h>
 #include <netinet/udp.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -22,7 +24,8 @@ namespace verbena::bench {
 namespace {
 
 constexpr std::size_t kLargestDelivery = 65536;
-constexpr unsigned kLook = 16;  // deliveries between two looks at the clock
+constexpr unsigned kLook = 16;           // deliveries between two looks at the clock
+constexpr unsigned kLooksAtOnce = 1024;  // at an empty socket, between two at anything else
 
 /// What no sender and no receiver of RoCE packets can do without: each payload goes from or to the
 /// program's memory, of 1 MiB, and through a CRC. One pass does both.
@@ -56,6 +59,87 @@ class Payloads {
   std::uint32_t crc_ = 0;
 };
 
+/// As long as RoCE's, with the number of datagrams that it is for.
+struct Acknowledgement {
+  std::uint32_t datagrams = 0;
+  std::array<std::byte, 16> rest{};
+};
+
+/// The sender's side: what waits for an acknowledgement.
+class Window {
+ public:
+  Window(const UdpLoop& loop, const UdpSocket& socket)
+      : socket_(socket), depth_(loop.depth), step_(loop.segments) {}
+
+  /// Until another send may follow.
+  void await_room() {
+    if (depth_ == 0) return;
+    const auto begin = Clock::now();
+    for (unsigned looks = 1; waiting_ + step_ > depth_; ++looks) {
+      Acknowledgement got;
+      if (recv(socket_.get(), &got, sizeof got, MSG_DONTWAIT) == sizeof got)
+        waiting_ -= got.datagrams;
+      if (looks % kLooksAtOnce == 0 && seconds_since(begin) > kLost) give_up("acknowledgements");
+    }
+    waiting_ += step_;
+  }
+
+ private:
+  static constexpr double kLost = 5;  // seconds
+
+  const UdpSocket& socket_;
+  unsigned depth_;
+  unsigned step_;
+  unsigned waiting_ = 0;
+};
+
+/// The receiver's side, which acknowledges each delivery if that is wanted.
+class Deliveries {
+ public:
+  Deliveries(const UdpLoop& loop, const UdpSocket& socket)
+      : socket_(socket), acknowledges_(loop.depth != 0), size_(loop.bytes) {}
+
+  /// The next one's bytes, until the next call; none where there was nothing.
+  [[nodiscard]] std::span<const std::byte> next() {
+    const ssize_t size = peer_known_ || !acknowledges_
+                             ? recv(socket_.get(), buffer_.data(), buffer_.size(), flags())
+                             : first_from_peer();
+    if (size < 0 && errno != EAGAIN && errno != EINTR) give_up("recv");
+    if (size < 0) ++empty_;
+    return {buffer_.data(), size < 0 ? 0 : static_cast<std::size_t>(size)};
+  }
+  /// Behind one that was empty: whether it is time to ask for anything else.
+  [[nodiscard]] bool has_waited() const { return !acknowledges_ || empty_ % kLooksAtOnce == 0; }
+
+  void acknowledge(std::size_t bytes) {
+    if (!acknowledges_) return;
+    const Acknowledgement told{.datagrams = static_cast<std::uint32_t>(bytes / size_)};
+    if (send(socket_.get(), &told, sizeof told, 0) < 0) give_up("send");
+  }
+
+ private:
+  [[nodiscard]] int flags() const { return acknowledges_ ? MSG_DONTWAIT : 0; }
+  /// From then on the socket is connected to who sent it.
+  ssize_t first_from_peer() {
+    sockaddr_in from{};
+    socklen_t length = sizeof from;
+    auto* const peer = reinterpret_cast<sockaddr*>(&from);
+    const ssize_t size =
+        recvfrom(socket_.get(), buffer_.data(), buffer_.size(), flags(), peer, &length);
+    if (size < 0) return size;
+    if (connect(socket_.get(), peer, length) != 0) give_up("connect");
+    peer_known_ = true;
+    return size;
+  }
+
+  const UdpSocket& socket_;
+  bool acknowledges_;
+  std::size_t size_;
+  bool peer_known_ = false;
+  unsigned empty_ = 0;
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(kLargestDelivery);
+};
+
 struct Arrived {
   std::size_t bytes = 0;
   double seconds = 0;
@@ -63,22 +147,24 @@ struct Arrived {
 
 /// Until the client has said that it is done and nothing comes any more.
 Arrived receive_all(const UdpLoop& loop, const UdpSocket& socket, const Control& control) {
-  std::vector<std::byte> buffer(kLargestDelivery);
+  Deliveries deliveries(loop, socket);
   Payloads payloads(loop);
   Arrived arrived;
   Clock::time_point first{};
   std::size_t bytes = 0;
   for (unsigned count = 0;;) {
-    const ssize_t size = recv(socket.get(), buffer.data(), buffer.size(), 0);
-    if (size < 0 && errno != EAGAIN && errno != EINTR) give_up("recv");
-    if (size < 0 && control.readable()) break;
-    if (size < 0) continue;
+    const auto delivery = deliveries.next();
+    if (delivery.empty()) {
+      if (deliveries.has_waited() && control.readable()) break;
+      continue;
+    }
+    payloads.take_from(delivery);
+    deliveries.acknowledge(delivery.size());
     if (count++ == 0) {
       first = Clock::now();  // from here on, so this delivery does not count
       continue;
     }
-    bytes += static_cast<std::size_t>(size);
-    payloads.take_from(std::span(buffer).first(static_cast<std::size_t>(size)));
+    bytes += delivery.size();
     if (count % kLook == 0) arrived = {.bytes = bytes, .seconds = seconds_since(first)};
   }
   return arrived;
@@ -90,13 +176,21 @@ Arrived send_all(const UdpLoop& loop) {
   const UdpSocket socket(socket_address("0.0.0.0", 0));
   if (loop.segments > 1) socket.set(SOL_UDP, UDP_SEGMENT, static_cast<int>(loop.bytes));
   const sockaddr_in there = socket_address(loop.address, loop.port);
+  const auto* to = generic(there);
+  socklen_t length = sizeof there;
+  if (loop.depth != 0) {
+    if (connect(socket.get(), to, length) != 0) give_up("connect");
+    to = nullptr;
+    length = 0;
+  }
   std::vector<std::byte> message(loop.bytes * loop.segments);
   Payloads payloads(loop);
+  Window window(loop, socket);
   control.meet();
   (void)calls_per_second(loop.seconds, 16, [&] {
     payloads.put_into(message);
-    const auto* to = generic(there);
-    while (sendto(socket.get(), message.data(), message.size(), 0, to, sizeof there) < 0) {
+    window.await_room();
+    while (sendto(socket.get(), message.data(), message.size(), 0, to, length) < 0) {
       if (errno != ENOBUFS && errno != EAGAIN && errno != EINTR) give_up("sendto");
     }
   });

@@ -357,8 +357,8 @@ def limits():
     yield udp_loop("udp.rate", "sendto and recv for each message, 64B", "M/s", "udp-rate")
     for operation, around in (("send", AROUND // 2), ("write", AROUND)):
         yield udp_loop(f"udp.rate.roce.{operation}",
-                       f"raw UDP, GSO and GRO, 64B copied with their CRC, packets of a {operation.upper()}", "M/s",
-                       "udp-rate", "--bytes", 64 + around, "--segments", 64, "--payload", 64)
+                       f"raw UDP, GSO and GRO, 64B copied with their CRC, packets of a {operation.upper()}, 128 under way",
+                       "M/s", "udp-rate", "--bytes", 64 + around, "--segments", 64, "--payload", 64, "--depth", 128)
     yield udp_loop("udp.latency", "raw UDP 64B, spinning", "us", "udp-pingpong")
     yield udp_loop("udp.roce", "raw UDP 64B with RoCE's headers and acknowledgements, spinning", "us",
                    "udp-pingpong", "--roce")
