@@ -120,7 +120,7 @@ int post_chain(const Qp& qp, ibv_send_wr*& wr) {
   return error;
 }
 
-/// `queue` is a queue pair or a shared receive queue, which takes at most `max_sge` pieces.
+/// `queue` is a work queue or a shared receive queue, which takes at most `max_sge` pieces.
 template <typename Queue>
 int post_one(nic::Nic& nic, Queue* queue, std::uint32_t max_sge, const ibv_recv_wr& wr) {
   if (!is_list(wr.sg_list, wr.num_sge, max_sge)) return EINVAL;
@@ -130,23 +130,28 @@ int post_one(nic::Nic& nic, Queue* queue, std::uint32_t max_sge, const ibv_recv_
   return posted ? 0 : to_errno(posted.error());
 }
 
-int post_one(Qp& qp, const ibv_recv_wr& wr) {
-  return post_one(*qp.nic, qp.pair, qp.max_receive_sge, wr);
-}
-
-int post_one(Wq& wq, const ibv_recv_wr& wr) { return post_one(*wq.nic, wq.queue, wq.max_sge, wr); }
-
-int post_one(Srq& srq, const ibv_recv_wr& wr) {
-  return post_one(*srq.nic, srq.queue, srq.max_sge, wr);
-}
-
-/// Posts a chain up to the first request that fails; what went before it stays posted.
-template <typename Object, typename Request>
-int post_chain(Object& object, Request* wr, Request** bad_wr) {
+/// Posts a chain, each by `post`, up to the first request that fails; what went before it stays
+/// posted.
+template <typename Post>
+int post_each(ibv_recv_wr* wr, ibv_recv_wr** bad_wr, Post post) {
   int error = 0;
-  while (wr != nullptr && (error = post_one(object, *wr)) == 0) wr = wr->next;
+  while (wr != nullptr && (error = post(*wr)) == 0) wr = wr->next;
   if (error != 0 && bad_wr != nullptr) *bad_wr = wr;
   return error;
+}
+
+int add(const Qp& qp, nic::ReceivePosting& posting, const ibv_recv_wr& wr) {
+  if (!is_list(wr.sg_list, wr.num_sge, qp.max_receive_sge)) return EINVAL;
+  const auto pieces = posting.begin(static_cast<std::size_t>(wr.num_sge));
+  if (!pieces) return to_errno(pieces.error());
+  copy_pieces(*pieces, wr.sg_list);
+  posting.end(wr.wr_id);
+  return 0;
+}
+
+int post_receives(const Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  nic::ReceivePosting posting = qp.nic->post_receives(qp.pair);
+  return post_each(wr, bad_wr, [&](const ibv_recv_wr& each) { return add(qp, posting, each); });
 }
 
 template <typename Request>
@@ -172,7 +177,7 @@ int post_receive(ibv_qp* c_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {
   if (is_dead(qp.generation)) return refuse(wr, bad_wr, EIO);
   if (c_qp->recv_cq == nullptr) return refuse(wr, bad_wr, EINVAL);
   hand_over(&Cq::of(c_qp->recv_cq));
-  const int error = post_chain(qp, wr, bad_wr);
+  const int error = post_receives(qp, wr, bad_wr);
   qp.nic->ring_receives(qp.pair);
   return error;
 }
@@ -181,13 +186,17 @@ int post_wq_receive(ibv_wq* c_wq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcep
   Wq& wq = Wq::of(c_wq);
   if (is_dead(wq.generation)) return refuse(wr, bad_wr, EIO);
   hand_over(&Cq::of(wq.cq));
-  return post_chain(wq, wr, bad_wr);
+  return post_each(wr, bad_wr, [&wq](const ibv_recv_wr& each) {
+    return post_one(*wq.nic, wq.queue, wq.max_sge, each);
+  });
 }
 
 int post_srq_receive(ibv_srq* c_srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {
   Srq& srq = Srq::of(c_srq);
   if (is_dead(srq.generation)) return refuse(wr, bad_wr, EIO);
-  return post_chain(srq, wr, bad_wr);
+  return post_each(wr, bad_wr, [&srq](const ibv_recv_wr& each) {
+    return post_one(*srq.nic, srq.queue, srq.max_sge, each);
+  });
 }
 
 }  // namespace verbena::compat

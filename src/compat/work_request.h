@@ -54,8 +54,12 @@ inline void copy_pieces(std::span<engine::Sge> to, const ibv_sge* from) {
   static_assert(offsetof(engine::Sge, address) == offsetof(ibv_sge, addr) &&
                 offsetof(engine::Sge, length) == offsetof(ibv_sge, length) &&
                 offsetof(engine::Sge, lkey) == offsetof(ibv_sge, lkey));
-  // Whole, for who copies them whole next: see wire::Segment::renew().
-  if (!to.empty()) std::memcpy(static_cast<void*>(to.data()), from, to.size_bytes());
+  // Whole, for who copies them whole next: see wire::Segment::renew(). Mostly it is one.
+  if (to.size() == 1) {
+    std::memcpy(static_cast<void*>(to.data()), from, sizeof *from);
+  } else if (!to.empty()) {
+    std::memcpy(static_cast<void*>(to.data()), from, to.size_bytes());
+  }
 }
 
 }  // namespace verbena::compat

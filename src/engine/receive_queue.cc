@@ -16,18 +16,10 @@ ReceiveQueue::ReceiveQueue(std::uint32_t capacity, std::uint32_t max_pieces, std
       pieces_(slots_.size() * max_pieces, memory) {}
 
 Result<void> ReceiveQueue::post(const ReceiveRequest& request) {
-  const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
-  if (tail - head_.load(std::memory_order_acquire) >= capacity_)
-    return fail(std::errc::not_enough_memory);
-  if (request.pieces.size() > max_pieces_) return fail(std::errc::invalid_argument);
-  Slot& slot = slots_[tail & mask_];
-  slot.id = request.id;
-  slot.count = static_cast<std::uint32_t>(request.pieces.size());
-  slot.length = 0;
-  for (const Sge& piece : request.pieces) slot.length += piece.length;
-  std::ranges::copy(request.pieces, pieces_.begin() + static_cast<std::ptrdiff_t>(
-                                                          std::size_t{tail & mask_} * max_pieces_));
-  tail_.store(tail + 1, std::memory_order_release);
+  Posting posting(*this);
+  const auto pieces = VERBENA_TRY(posting.begin(request.pieces.size()));
+  std::ranges::copy(request.pieces, pieces.begin());
+  posting.end(request.id);
   return {};
 }
 

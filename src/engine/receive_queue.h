@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory_resource>
 #include <span>
@@ -105,6 +106,7 @@ class ReceiveQueue final : public ReceiveSource {
 
   /// Poster's side: not_enough_memory when full, invalid_argument for too many pieces.
   [[nodiscard]] Result<void> post(const ReceiveRequest& request);
+  class Posting;
 
   Taken take(ReceiveWqe& wqe, std::uint64_t size = 0) override;
   /// Requests that wait.
@@ -131,6 +133,39 @@ class ReceiveQueue final : public ReceiveSource {
   std::pmr::vector<Sge> pieces_;
   std::atomic<std::uint32_t> head_{0};
   std::atomic<std::uint32_t> tail_{0};
+};
+
+/// Requests that a poster writes where they will lie, in the queue's own memory.
+class ReceiveQueue::Posting {
+ public:
+  explicit Posting(ReceiveQueue& queue)
+      : queue_(&queue), next_(queue.tail_.load(std::memory_order_relaxed)) {}
+
+  /// The next request's scatter list, to be filled in. Errors as of ReceiveQueue::post.
+  [[nodiscard]] Result<std::span<Sge>> begin(std::size_t count) {
+    if (next_ - queue_->head_.load(std::memory_order_acquire) >= queue_->capacity_) [[unlikely]]
+      return fail(std::errc::not_enough_memory);
+    if (count > queue_->max_pieces_) [[unlikely]]
+      return fail(std::errc::invalid_argument);
+    latest_ = {queue_->pieces_.data() + place() * queue_->max_pieces_, count};
+    return latest_;
+  }
+  /// The request that was begun last is whole, and can be taken.
+  void end(std::uint64_t id) {
+    Slot& slot = queue_->slots_[place()];
+    slot.id = id;
+    slot.count = static_cast<std::uint32_t>(latest_.size());
+    slot.length = 0;
+    for (const Sge& piece : latest_) slot.length += piece.length;
+    queue_->tail_.store(++next_, std::memory_order_release);
+  }
+
+ private:
+  [[nodiscard]] std::size_t place() const { return next_ & queue_->mask_; }
+
+  ReceiveQueue* queue_;
+  std::uint32_t next_;
+  std::span<Sge> latest_{};
 };
 
 }  // namespace verbena::engine

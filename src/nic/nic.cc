@@ -210,8 +210,14 @@ Result<void> Nic::post_send(QueuePair* qp, const engine::SendRequest& request) {
   return posting.publish();
 }
 
+ReceivePosting Nic::post_receives(QueuePair* qp) { return ReceivePosting(*qp); }
+
 Result<void> Nic::post_receive(QueuePair* qp, const engine::ReceiveRequest& request) {
-  return qp->post_receive(request);
+  ReceivePosting posting = post_receives(qp);
+  const auto pieces = VERBENA_TRY(posting.begin(request.pieces.size()));
+  std::ranges::copy(request.pieces, pieces.begin());
+  posting.end(request.id);
+  return {};
 }
 
 Result<void> Nic::post_receive(SharedReceiveQueue* srq, const engine::ReceiveRequest& request) {

@@ -18,6 +18,7 @@
 #include "nic/port_state.h"
 #include "nic/progress.h"
 #include "nic/queue_pair_report.h"
+#include "nic/receive_posting.h"
 #include "nic/send_posting.h"
 #include "wire/address.h"
 
@@ -204,6 +205,8 @@ class Nic {
   [[nodiscard]] SendPosting post_sends(QueuePair* qp);
   /// One request, copied in with its pieces.
   [[nodiscard]] Result<void> post_send(QueuePair* qp, const engine::SendRequest& request);
+  [[nodiscard]] ReceivePosting post_receives(QueuePair* qp);
+  /// One request, copied in with its pieces. Errors as of ReceivePosting::begin().
   [[nodiscard]] Result<void> post_receive(QueuePair* qp, const engine::ReceiveRequest& request);
   /// Does a WRITE or READ alone that is one copy, without a place in the send queue. False: it is
   /// to be posted. For queue pairs that do so (QueuePair::copies()); others learn it by send().

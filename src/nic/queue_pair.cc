@@ -88,6 +88,8 @@ QueuePair::QueuePair(const QpInit& init, void* cookie)
       plain_(plain_opcodes(init.type)),
       home_(home_of(init)),
       signal_all_(init.signal_all),
+      has_no_receives_(init.srq != nullptr ||
+                       engine::transport_of(init.type) == wire::Transport::kXrc),
       blocks_own_multicasts_(init.blocks_own_multicasts),
       pd_(init.pd),
       send_cq_(init.send_cq),
@@ -134,10 +136,6 @@ bool QueuePair::overrun() const {
          (matches_tags() && overflowed(srq_->cq()));
 }
 
-bool QueuePair::refuses_receive() const {
-  return state_.load(std::memory_order_acquire) == QpState::kReset;
-}
-
 Result<void> QueuePair::check_any(const engine::SendRequest& request) const {
   if (!knows(type_, request.opcode)) {
     return fail(std::errc::invalid_argument, "the queue pair's type does not know this operation");
@@ -156,16 +154,12 @@ Result<void> QueuePair::publish(engine::SendQueue::Posting& posting) {
   return fail(std::errc::invalid_argument, "nothing can be sent before RTS");
 }
 
-Result<void> QueuePair::post_receive(const engine::ReceiveRequest& request) {
+std::unexpected<Error> QueuePair::receive_refusal() const {
   if (engine::transport_of(type_) == wire::Transport::kXrc)
     return fail(std::errc::invalid_argument, "XRC receives are posted to shared receive queues");
   if (srq_ != nullptr)
     return fail(std::errc::invalid_argument, "receives come from the shared receive queue");
-  const std::scoped_lock lock(receive_mutex_);
-  if (refuses_receive()) {
-    return fail(std::errc::invalid_argument, "nothing can be received into in RESET");
-  }
-  return receive_queue_.post(request);
+  return fail(std::errc::invalid_argument, "nothing can be received into in RESET");
 }
 
 }  // namespace verbena::nic

@@ -63,9 +63,8 @@ class QueuePair {
     posting.publish();
     return true;
   }
-  /// Copies a request into the receive queue. invalid_argument in RESET, and where receives come
-  /// from a shared queue or, XRC, are no business of it; else as engine::ReceiveQueue::post.
-  [[nodiscard]] Result<void> post_receive(const engine::ReceiveRequest& request);
+  /// For ReceivePosting: held while requests are written.
+  [[nodiscard]] Mutex& receive_posters() { return receive_mutex_; }
 
   /// Whether posting fails in the state known here. The engine may have moved to ERR, where posting
   /// is allowed, without saying so: refresh with the shard held before refusing.
@@ -74,7 +73,11 @@ class QueuePair {
     const engine::QpState state = state_.load(std::memory_order_acquire);
     return state == kReset || state == kInit || state == kRtr;
   }
-  [[nodiscard]] bool refuses_receive() const;
+  [[nodiscard]] bool refuses_receive() const {
+    return has_no_receives_ || state_.load(std::memory_order_acquire) == engine::QpState::kReset;
+  }
+  /// Why.
+  [[nodiscard]] std::unexpected<Error> receive_refusal() const;
   void set_state(engine::QpState state) { state_.store(state, std::memory_order_release); }
 
   /// Its latest WRITE or READ alone was one copy, so that the next one may be. A hint.
@@ -133,6 +136,7 @@ class QueuePair {
   std::uint32_t plain_;  ///< opcodes of requests that are right unless they are inline, a bit each
   std::uint32_t home_;
   bool signal_all_;
+  bool has_no_receives_;  ///< of its own that the program posts
   bool blocks_own_multicasts_;
   ProtectionDomain* pd_;
   CompletionQueue* send_cq_;
