@@ -32,8 +32,9 @@ void add_udp_loop(CLI::App& app, UdpLoop& loop, const char* name, const char* wh
       ->check(CLI::Range(1, 65507));
   command
       ->add_option("--depth", loop.depth,
-                   "Each delivery is acknowledged, for which so many datagrams wait at most")
-      ->check(CLI::Range(1, 65536));
+                   "Of a stream each delivery is acknowledged, for which so many datagrams wait "
+                   "at most; if one is lost it fails")
+      ->check(CLI::Range(1, 256));
   command->add_flag(
       "--roce", loop.roce,
       "A message goes with RoCE's headers, CRC, and the acknowledgement of the one before");

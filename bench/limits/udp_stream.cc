@@ -65,7 +65,8 @@ struct Acknowledgement {
   std::array<std::byte, 16> rest{};
 };
 
-/// The sender's side: what waits for an acknowledgement.
+/// The sender's side: what waits for an acknowledgement. They are looked at when it is full, and
+/// there are no more of them than a socket has room for.
 class Window {
  public:
   Window(const UdpLoop& loop, const UdpSocket& socket)

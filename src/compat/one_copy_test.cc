@@ -144,12 +144,42 @@ TEST_F(OneCopy, WithAWrongKeyOfThePeersIsRefusedByIt) {
   EXPECT_EQ(b.memory[kThere], std::byte{9});
 }
 
+TEST_F(OneCopy, BelongsToItsState) {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_ERR;
+  ASSERT_EQ(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE), 0);
+  ASSERT_EQ(post(2, IBV_WR_RDMA_WRITE, a.piece(0, 8)), 0);
+  EXPECT_EQ(a.await().status, IBV_WC_WR_FLUSH_ERR);
+  attr.qp_state = IBV_QPS_RESET;
+  ASSERT_EQ(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE), 0);
+  ASSERT_EQ(ibv_modify_qp(b.qp, &attr, IBV_QP_STATE), 0);
+  EXPECT_EQ(post(3, IBV_WR_RDMA_WRITE, a.piece(0, 8)), EINVAL);
+  testing::connect(a, b);
+  a.memory[0] = std::byte{4};
+  ASSERT_EQ(post(4, IBV_WR_RDMA_WRITE, a.piece(0, 1)), 0);
+  expect_completion(4, IBV_WC_RDMA_WRITE);
+  EXPECT_EQ(b.memory[kThere], std::byte{4});
+}
+
+TEST_F(OneCopy, WaitsForWhatIsUnderWay) {
+  ASSERT_EQ(b.receive(1, b.piece(0, 8)), 0);
+  a.memory[0] = std::byte{5};
+  ASSERT_EQ(a.send(work(2, IBV_WR_SEND), a.piece(0, 1)), 0);
+  ASSERT_EQ(post(3, IBV_WR_RDMA_WRITE, a.piece(0, 1)), 0);
+  EXPECT_NE(b.memory[kThere], std::byte{5}) << "before the SEND is acknowledged";
+  expect_completion(2, IBV_WC_SEND);
+  expect_completion(3, IBV_WC_RDMA_WRITE);
+  EXPECT_EQ(b.memory[kThere], std::byte{5});
+}
+
 TEST_F(OneCopy, WhatIsNoRequestIsRefused) {
   ibv_send_wr wr = near_work(2, IBV_WR_RDMA_WRITE);
   wr.num_sge = 1;  // of none
   ibv_send_wr* bad = nullptr;
   EXPECT_EQ(ibv_post_send(a.qp, &wr, &bad), EINVAL);
   EXPECT_EQ(bad, &wr);
+  wr.opcode = testing::wrong_value<ibv_wr_opcode>(77);
+  EXPECT_EQ(a.send(wr, a.piece(0, 8)), EINVAL);
 }
 
 }  // namespace

@@ -85,15 +85,16 @@ int add(const Qp& qp, nic::SendPosting& posting, const ibv_send_wr& wr) {
 /// A WRITE or READ alone that is one copy, made here and now: it needs no place in the send queue.
 /// False: nothing has happened.
 bool do_at_once(const Qp& qp, const ibv_send_wr& wr) {
-  const bool writes = wr.opcode == IBV_WR_RDMA_WRITE;
-  const bool plain = (writes || wr.opcode == IBV_WR_RDMA_READ) && wr.num_sge == 1 &&
+  const bool writes = number_of(wr.opcode) == IBV_WR_RDMA_WRITE;
+  const bool reads = number_of(wr.opcode) == IBV_WR_RDMA_READ;
+  const bool plain = (writes || reads) && wr.num_sge == 1 &&
                      is_list(wr.sg_list, wr.num_sge, qp.max_send_sge) &&
                      (wr.send_flags & IBV_SEND_INLINE) == 0;
   if (!plain) return false;
   engine::Sge piece;
   copy_pieces(std::span(&piece, 1), wr.sg_list);
-  // Of a copy's request nothing else is looked at, and what is written waits for the fence before
-  // the copy: it is not made anew.
+  // Not made anew: a copy looks at what is set here, and at `inline_data`, which never is. Whatever
+  // is written has to be in memory before it begins.
   constinit static thread_local engine::SendWqe wqe [[gnu::tls_model("initial-exec")]];
   engine::SendRequest& request = wqe.request;
   wqe.length = piece.length;
@@ -103,7 +104,9 @@ bool do_at_once(const Qp& qp, const ibv_send_wr& wr) {
   request.remote_address = wr.wr.rdma.remote_addr;
   request.rkey = wr.wr.rdma.rkey;
   request.pieces = std::span(&piece, 1);
-  return qp.nic->do_at_once(qp.pair, wqe);
+  const bool done = qp.nic->do_at_once(qp.pair, wqe);
+  request.pieces = {};
+  return done;
 }
 
 /// Posts a chain up to the first request that fails, which `wr` is then; what went before it stays

@@ -199,7 +199,7 @@ class Engine {
   void sent_alone(QueuePair& qp, Time now);
 
   // A WRITE or READ that need not be posted, since nothing waits before it and the peer's memory is
-  // at hand: it is in the send queue's own memory, behind what was posted.
+  // at hand. It is not in the send queue, and stays where it is until it is completed.
 
   /// Copies it; false, and nothing happened, when that cannot be. end_at_once() is to follow.
   [[nodiscard]] bool copy_at_once(QueuePair& qp, const SendWqe& wqe);

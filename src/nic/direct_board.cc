@@ -188,7 +188,7 @@ void DirectBoard::set_up(bool up) {
 
 // --- The peer's side
 
-/// How often a place was taken away by what opens it.
+/// How often what opens a place was taken away.
 std::uint64_t DirectBoard::changes_of(const QpEntry& qp, const KeyEntry& key) const {
   constexpr auto kRelaxed = std::memory_order_relaxed;
   return std::uint64_t{key.changes.load(kRelaxed)} + qp.changes.load(kRelaxed) +
@@ -198,7 +198,10 @@ std::uint64_t DirectBoard::changes_of(const QpEntry& qp, const KeyEntry& key) co
 std::optional<PeerPlace> DirectBoard::find(const engine::DirectMemory::Target& target,
                                            const wire::Address& from) const {
   const QpEntry& qp = queue_pair(target.destination_qp);
+  const KeyEntry& entry = key(target.key);
   constexpr auto kRelaxed = std::memory_order_relaxed;
+  const std::uint64_t changes = changes_of(qp, entry);
+  std::atomic_thread_fence(std::memory_order_acquire);
   const bool admitted = qp.number.load(std::memory_order_acquire) == target.destination_qp &&
                         qp.destination_qp.load(kRelaxed) == target.qp_number &&
                         (qp.access.load(kRelaxed) & target.access) == target.access &&
@@ -206,7 +209,6 @@ std::optional<PeerPlace> DirectBoard::find(const engine::DirectMemory::Target& t
                         qp.peer[1].load(kRelaxed) == half(from, 1) &&
                         memory_->up.load(kRelaxed) != 0;
   if (!admitted) return std::nullopt;
-  const KeyEntry& entry = key(target.key);
   if (target.key == 0 || entry.number.load(std::memory_order_acquire) != target.key)
     return std::nullopt;
   const std::uint64_t length = entry.length.load(kRelaxed);
@@ -219,10 +221,9 @@ std::optional<PeerPlace> DirectBoard::find(const engine::DirectMemory::Target& t
                        (entry.access.load(kRelaxed) & target.access) == target.access &&
                        into <= length && target.length <= length - into;
   const std::uint64_t stretch = entry.offset.load(kRelaxed);
-  const std::uint64_t changes = changes_of(qp, entry);
   std::atomic_thread_fence(std::memory_order_acquire);
   if (!granted || qp.number.load(kRelaxed) != target.destination_qp ||
-      entry.number.load(kRelaxed) != target.key)
+      entry.number.load(kRelaxed) != target.key || changes_of(qp, entry) != changes)
     return std::nullopt;
   return PeerPlace{.key = target.key,
                    .home = home,
@@ -239,7 +240,7 @@ bool DirectBoard::still_opens(const engine::DirectMemory::Target& target,
   const KeyEntry& entry = key(target.key);
   return qp.number.load(std::memory_order_acquire) == target.destination_qp &&
          entry.number.load(std::memory_order_acquire) == target.key &&
-         changes_of(qp, entry) == changes;
+         changes_of(qp, entry) == changes && memory_->up.load(std::memory_order_relaxed) != 0;
 }
 
 }  // namespace verbena::nic

@@ -102,7 +102,7 @@ bool DirectPaths::Reached::covers(const Target& target) const {
   // Below its begin this wraps around and is too large.
   const std::uint64_t into = target.address - begin;
   return key == target.key && qp_number == target.qp_number &&
-         destination_qp == target.destination_qp && access == target.access &&
+         destination_qp == target.destination_qp && access == target.access && target.length != 0 &&
          into <= bytes.size() && target.length <= bytes.size() - into;
 }
 

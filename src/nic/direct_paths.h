@@ -48,10 +48,10 @@ struct DirectPath {
 /// side of `engine/direct_memory.h`.
 ///
 /// A requester writes into its word what it is going to touch, then looks it up on the owner's
-/// board, copies, and clears the word. The owner takes the entry away and then waits for the words
-/// of its peers. A peer that does not come out, because it is stopped or does not keep to this, is
-/// left behind: it is told to use packets, and the pages that it is in are to be given up, so that
-/// what it still writes goes nowhere.
+/// board, or sees there that what it found last is as it was, copies, and clears the word. The
+/// owner takes the entry away and then waits for the words of its peers. A peer that does not come
+/// out, because it is stopped or does not keep to this, is left behind: it is told to use packets,
+/// and the pages that it is in are to be given up, so that what it still writes goes nowhere.
 ///
 /// For what is in its owner's memory alone, and is only read, nobody waits: who has fetched it
 /// looks the place up again, and what was taken away meanwhile is nothing.

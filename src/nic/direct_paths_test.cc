@@ -126,6 +126,71 @@ TEST_F(Paths, WhatWasReachedBeforeIsReachedWhereItIsNow) {
   EXPECT_EQ(reached(target_), memory_.data() + 16) << "nobody looked in between";
 }
 
+TEST_F(Paths, WhatWasReachedBeforeIsClosedWithWhatOpensIt) {
+  const auto reached = [this] {
+    const bool found = !peer_.reach(target_).empty();
+    if (found) static_cast<void>(peer_.leave(kThere, now_));
+    return found;
+  };
+  ASSERT_TRUE(reached());
+  owner_.set_up(false);
+  EXPECT_FALSE(reached());
+  owner_.set_up(true);
+  ASSERT_TRUE(reached());
+  engine::DirectMemory::Admission none = admission_;
+  none.access = 0;
+  owner_.admit(none);
+  owner_.settle(none.qp_number);
+  EXPECT_FALSE(reached());
+  owner_.admit(admission_);
+  owner_.settle(admission_.qp_number);
+  EXPECT_TRUE(reached());
+}
+
+/// Two files that a peer may map, as nic/shared_pages.h makes them.
+sys::OwnedFd sealed_pages() {
+  sys::OwnedFd fd(sys::memfd_create("pages", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(sys::ftruncate(fd.get(), 8192), 0);
+  EXPECT_EQ(sys::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  return fd;
+}
+
+TEST_F(Paths, AStretchWhoseMappingMadeWayIsMappedAgain) {
+  ForkLedger ledger;
+  DirectPaths maps{DirectBoard::create().value().board};
+  maps.open(kThere, {.board = owner_.board(),
+                     .pages = std::make_unique<PeerPages>(
+                         PeerPages::open(ledger, sealed_pages(), sealed_pages()).value()),
+                     .own = at_peer_,
+                     .peer = at_owner_,
+                     .there = [] { return true; }});
+  // Of one mapping's place, and of the second nothing can be mapped.
+  const auto publish = [this](std::uint32_t key, std::uint64_t offset) {
+    owner_.publish({.key = key,
+                    .pd = 7,
+                    .access = kRemoteWrite,
+                    .address = 0,
+                    .memory = {.pages = Bytes(memory_).first(4096),
+                               .offset = offset,
+                               .home = MemoryHome::kWritable}});
+  };
+  constexpr std::uint32_t kOther = kKey + (64U << 8);
+  owner_.withdraw(kKey);
+  publish(kKey, 0);
+  publish(kOther, 1);
+  const Bytes before = maps.reach(target_);
+  ASSERT_FALSE(before.empty());
+  before.front() = std::byte{1};
+  static_cast<void>(maps.leave(kThere, now_));
+  Target other = target_;
+  other.key = kOther;
+  EXPECT_TRUE(maps.reach(other).empty());
+  const Bytes after = maps.reach(target_);
+  ASSERT_FALSE(after.empty());
+  EXPECT_EQ(after.front(), std::byte{1});
+  static_cast<void>(maps.leave(kThere, now_));
+}
+
 TEST_F(Paths, AreClosedWhereThePeerIsGone) {
   ASSERT_FALSE(peer_.reach(target_).empty());
   EXPECT_TRUE(peer_.leave(kThere, now_));

@@ -205,6 +205,7 @@ class Nic {
   [[nodiscard]] SendPosting post_sends(QueuePair* qp);
   /// One request, copied in with its pieces.
   [[nodiscard]] Result<void> post_send(QueuePair* qp, const engine::SendRequest& request);
+  /// Several, each written where it will lie.
   [[nodiscard]] ReceivePosting post_receives(QueuePair* qp);
   /// One request, copied in with its pieces. Errors as of ReceivePosting::begin().
   [[nodiscard]] Result<void> post_receive(QueuePair* qp, const engine::ReceiveRequest& request);

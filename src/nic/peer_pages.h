@@ -25,7 +25,8 @@ class PeerPages {
   PeerPages& operator=(PeerPages&&) noexcept = default;
 
   [[nodiscard]] bool empty() const { return !writable_.fd; }
-  /// The bytes at a place, until the next call; empty when they cannot be.
+  /// The bytes at a place, within the stretch that they lie in, until the next call; empty when
+  /// they cannot be.
   [[nodiscard]] Bytes at(const PeerPlace& place);
 
  private:

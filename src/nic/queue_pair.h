@@ -28,10 +28,11 @@ namespace verbena::nic {
 /// its shard's engine.
 ///
 /// Locks: who posts sends holds the posters' lock, perhaps from one call of the program to another,
-/// and nothing of ours waits for it but other posters. The two post locks are taken by posters for
-/// as long as it takes to show the queue what was posted, and by the holder of the shard around a
-/// change of state; a poster of sends who holds the shard itself needs none. So the order is
-/// posters, shard, post locks.
+/// and nothing of ours waits for it but other posters. Of the two post locks that of sends is taken
+/// by posters for as long as it takes to show the queue what was posted, that of receives while
+/// a chain of them is written, and both by the holder of the shard around a change of state; a
+/// poster of sends who holds the shard itself needs none. So the order is posters, shard, post
+/// locks.
 class QueuePair {
  public:
   /// What one holder of it has: the name for its events, and how many of them are out. An XRC_RECV
@@ -80,7 +81,7 @@ class QueuePair {
   [[nodiscard]] std::unexpected<Error> receive_refusal() const;
   void set_state(engine::QpState state) { state_.store(state, std::memory_order_release); }
 
-  /// Its latest WRITE or READ alone was one copy, so that the next one may be. A hint.
+  /// Its latest WRITE or READ alone that could be tried was copied, so that the next one may be.
   [[nodiscard]] bool copies() const { return copies_.load(std::memory_order_relaxed); }
   void note_copies(bool copies) { copies_.store(copies, std::memory_order_relaxed); }
 
