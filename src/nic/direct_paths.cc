@@ -37,6 +37,13 @@ bool fetches(const DirectPath& path, std::uint64_t length) {
          (length <= path.most_fetched || (path.choice != nullptr && path.choice->fetches()));
 }
 
+/// In this process; empty when they cannot be.
+Bytes bytes_at(DirectPath& path, const PeerPlace& place) {
+  if (place.home == MemoryHome::kOwner) return {};
+  if (path.pages != nullptr) return path.pages->at(place);
+  return {reinterpret_cast<std::byte*>(place.stretch + place.into), place.length};  // NOLINT
+}
+
 /// Whether what a peer touches ceases to concern the caller.
 template <typename Concerns>
 bool comes_out(const std::atomic<std::uint64_t>& word, Concerns concerns) {
@@ -122,14 +129,8 @@ Bytes DirectPaths::reach(const Target& target) {
     return latest.bytes.subspan(target.address - latest.begin, target.length);
   latest = {};  // what it is in may be mapped no more
   const auto place = refused ? std::nullopt : path.board.find(target, path.own);
-  Bytes bytes;
-  if (place && place->home != MemoryHome::kOwner) {
-    bytes = path.pages != nullptr
-                ? path.pages->at(*place)
-                : Bytes(reinterpret_cast<std::byte*>(place->stretch + place->into),  // NOLINT
-                        place->length);
-  }
-  if (bytes.empty()) {
+  const Bytes bytes = place ? bytes_at(path, *place) : Bytes();
+  if (!place || bytes.empty()) {
     let_go(path);
     return {};
   }
