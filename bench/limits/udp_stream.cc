@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Datagrams one way, as fast as the sender can. What counts is what arrived, by the receiver's
-// clock: without flow control some of it is lost. With acknowledgements nothing is, and both sides
-// spin.
+// clock: without flow control some of it is lost. With acknowledgements a loss ends it, and both
+// sides spin.
 #include <fmt/format.h>
 #include <netinet/udp.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -79,7 +80,7 @@ class Window {
     for (unsigned looks = 1; waiting_ + step_ > depth_; ++looks) {
       Acknowledgement got;
       if (recv(socket_.get(), &got, sizeof got, MSG_DONTWAIT) == sizeof got)
-        waiting_ -= got.datagrams;
+        waiting_ -= std::min(waiting_, got.datagrams);
       if (looks % kLooksAtOnce == 0 && seconds_since(begin) > kLost) give_up("acknowledgements");
     }
     waiting_ += step_;

@@ -19,35 +19,52 @@ void await(const Word& other, int round) {
     if (looks > 1000) std::this_thread::yield();
 }
 
-/// Either side writes its own and then reads the other's: not both may find nothing. Without the
-/// fences a few rounds of these do.
-TEST(Fence, AtLeastOneSeesTheOther) {
+/// Either side writes its own by its function and then reads the other's: in how many of so many
+/// rounds neither finds anything.
+template <typename First, typename Second>
+int rounds_with_neither(First write_first, Second write_second) {
   constexpr int kRounds = 20'000;
-  Word frequent, seldom, frequent_came, seldom_came;
-  int seen_by_frequent = 0;
+  Word first, second, first_came, second_came;
+  int seen_by_first = 0;
   std::jthread other([&] {
     for (int round = 1; round <= kRounds; ++round) {
-      frequent_came.value.store(2 * round - 1, std::memory_order_release);
-      await(seldom_came, 2 * round - 1);
-      frequent.value.store(round, std::memory_order_relaxed);
-      fence_lightly();
-      seen_by_frequent = seldom.value.load(std::memory_order_relaxed);
-      frequent_came.value.store(2 * round, std::memory_order_release);
-      await(seldom_came, 2 * round);
+      first_came.value.store(2 * round - 1, std::memory_order_release);
+      await(second_came, 2 * round - 1);
+      write_first(first.value, round);
+      seen_by_first = second.value.load(std::memory_order_relaxed);
+      first_came.value.store(2 * round, std::memory_order_release);
+      await(second_came, 2 * round);
     }
   });
   int neither = 0;
   for (int round = 1; round <= kRounds; ++round) {
-    seldom_came.value.store(2 * round - 1, std::memory_order_release);
-    await(frequent_came, 2 * round - 1);
-    seldom.value.store(round, std::memory_order_relaxed);
-    fence_everywhere();
-    const int seen_by_seldom = frequent.value.load(std::memory_order_relaxed);
-    await(frequent_came, 2 * round);
-    neither += seen_by_frequent != round && seen_by_seldom != round ? 1 : 0;
-    seldom_came.value.store(2 * round, std::memory_order_release);
+    second_came.value.store(2 * round - 1, std::memory_order_release);
+    await(first_came, 2 * round - 1);
+    write_second(second.value, round);
+    const int seen_by_second = first.value.load(std::memory_order_relaxed);
+    await(first_came, 2 * round);
+    neither += seen_by_first != round && seen_by_second != round ? 1 : 0;
+    second_came.value.store(2 * round, std::memory_order_release);
   }
-  EXPECT_EQ(neither, 0);
+  return neither;
+}
+
+/// Without the fences there are a few such rounds.
+TEST(Fence, AtLeastOneSeesTheOther) {
+  const auto lightly = [](std::atomic<int>& to, int value) {
+    to.store(value, std::memory_order_relaxed);
+    fence_lightly();
+  };
+  const auto everywhere = [](std::atomic<int>& to, int value) {
+    to.store(value, std::memory_order_relaxed);
+    fence_everywhere();
+  };
+  EXPECT_EQ(rounds_with_neither(lightly, everywhere), 0);
+}
+
+TEST(Fence, AStoreThatIsOneToo) {
+  const auto store = [](std::atomic<int>& to, int value) { store_and_fence(to, value); };
+  EXPECT_EQ(rounds_with_neither(store, store), 0);
 }
 
 }  // namespace
