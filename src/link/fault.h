@@ -43,6 +43,9 @@ class FaultLink final : public Link {
   std::size_t send(std::span<const wire::Train> trains, Time now) override {
     return inner_->send(trains, now);
   }
+  [[nodiscard]] bool send_short(const wire::ShortSend& message) override {
+    return inner_->send_short(message);
+  }
   std::size_t receive(std::span<wire::Segment> segments, Time now) override;
   [[nodiscard]] Time poll_timeout() const override;
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {

@@ -30,6 +30,10 @@ class Link {
   /// return. What goes by a channel may come without the time, as Time().
   virtual std::size_t send(std::span<const wire::Train> trains, Time now) = 0;
 
+  /// The same of one that says less, at once; false, and nothing happened, when it is to be a
+  /// train.
+  [[nodiscard]] virtual bool send_short(const wire::ShortSend& /*message*/) { return false; }
+
   /// Whether `bytes` of packets for `path` would be taken now. They count as given until the next
   /// send(). For packets that nobody asks for again: true also when waiting makes no sense any
   /// more.

@@ -136,7 +136,8 @@ ShmLink::Way::Way(ShmChannel the_channel)
 ShmLink::ShmLink(std::unique_ptr<Link> inner, std::shared_ptr<ShmChannels> channels)
     : inner_(std::move(inner)),
       channels_(std::move(channels)),
-      descriptors_(inner_->descriptors().begin(), inner_->descriptors().end()) {
+      descriptors_(inner_->descriptors().begin(), inner_->descriptors().end()),
+      inner_timeout_(inner_->poll_timeout()) {
   descriptors_.push_back(channels_->descriptor());
 }
 
@@ -188,6 +189,7 @@ std::size_t ShmLink::send(std::span<const wire::Train> trains, Time now) {
     const auto end = std::ranges::find_if(rest, near);
     const auto far = rest.first(static_cast<std::size_t>(end - rest.begin()));
     const std::size_t taken = inner_->send(far, now);
+    inner_timeout_ = inner_->poll_timeout();
     sent += taken;
     full = taken < far.size();
   }
@@ -265,6 +267,20 @@ bool ShmLink::send_single(Way& way, const wire::Train& train) {
   return true;
 }
 
+[[gnu::flatten]] bool ShmLink::send_short(const wire::ShortSend& message) {
+  follow_changes();
+  Way* const way = way_to(*message.path);
+  if (way == nullptr) return false;
+  std::byte* const place = way->out.begin(message.wire_size(), wire::Bth::kSize,
+                                          message.path->traffic_class, message.path->hop_limit);
+  if (place == nullptr || !wire::write_short(message, place)) return false;
+  way->promised = 0;
+  resume_ = {};
+  way->out.commit();
+  wake(*way);
+  return true;
+}
+
 /// The payload that a packet may leave where it is; nothing: it is copied.
 ConstBytes ShmLink::Way::to_lend(const wire::Train& train, const wire::TrainPacket& packet) const {
   return may_be_lent(packet) ? wire::payload_in_one(train, packet) : ConstBytes();
@@ -327,7 +343,10 @@ std::size_t ShmLink::receive(std::span<wire::Segment> segments, Time now) {
     if (now < look_below_) return count;
     look_below_ = now + kLookBelow;
   }
-  return count == segments.size() ? count : count + inner_->receive(segments.subspan(count), now);
+  if (count == segments.size()) return count;
+  count += inner_->receive(segments.subspan(count), now);
+  inner_timeout_ = inner_->poll_timeout();
+  return count;
 }
 
 std::size_t ShmLink::read(Way& way, std::span<wire::Segment> segments) {

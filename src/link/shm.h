@@ -87,6 +87,7 @@ class ShmLink final : public Link {
   ShmLink(std::unique_ptr<Link> inner, std::shared_ptr<ShmChannels> channels);
 
   std::size_t send(std::span<const wire::Train> trains, Time now) override;
+  [[nodiscard]] bool send_short(const wire::ShortSend& message) override;
   /// Half of a ring is left to packets that keep within windows. Where the reader has read nothing
   /// for a second, for it is stopped, nobody waits.
   [[nodiscard]] bool has_room(const wire::Path& path, std::size_t bytes, Time now) override;
@@ -94,7 +95,7 @@ class ShmLink final : public Link {
   [[nodiscard]] bool arm() override;
   void recall(std::uint16_t channel) override;
   [[nodiscard]] bool lends(const wire::Path& path) override;
-  [[nodiscard]] Time poll_timeout() const override { return inner_->poll_timeout(); }
+  [[nodiscard]] Time poll_timeout() const override { return inner_timeout_; }
   [[nodiscard]] std::optional<std::uint16_t> source_port() const override {
     return inner_->source_port();
   }
@@ -106,7 +107,10 @@ class ShmLink final : public Link {
   void use_single_packets(const wire::Address& destination) override {
     inner_->use_single_packets(destination);
   }
-  void refresh() override { inner_->refresh(); }
+  void refresh() override {
+    inner_->refresh();
+    inner_timeout_ = inner_->poll_timeout();
+  }
 
  private:
   struct Way final : wire::PayloadSource {
@@ -161,6 +165,7 @@ class ShmLink final : public Link {
   std::vector<Way*> written_;                    ///< by this send()
   std::size_t next_ = 0;                         ///< who is read first
   Resume resume_{};
+  Time inner_timeout_;             ///< its poll_timeout(), which only sending and receiving change
   Time warm_until_ = Time::min();  ///< rings have brought something lately
   Time look_below_ = Time::min();  ///< not before, while they are warm
 };

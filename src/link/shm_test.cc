@@ -28,15 +28,19 @@ class Below final : public Link {
   }
   std::size_t receive(std::span<wire::Segment> segments, Time) override {
     ++looks;
+    timeout = next_timeout;
     if (!std::exchange(has_packet, false)) return 0;
     segments[0] = {.datagram = packet};
     return 1;
   }
+  [[nodiscard]] Time poll_timeout() const override { return timeout; }
 
   std::array<std::byte, kMinRingPacket> packet{};
   std::size_t sent = 0;
   int looks = 0;
   bool has_packet = false;
+  Time timeout = kNever;
+  Time next_timeout = kNever;  ///< from the next receive() on
 };
 
 /// A slot's link, with what a test looks at.
@@ -150,6 +154,55 @@ TEST_F(ShmLinkTest, TrainsArriveAsTheyWouldByTheNetwork) {
   EXPECT_EQ(a.below->sent, 0U);
 }
 
+class ShortSendTest : public ShmLinkTest {
+ protected:
+  [[nodiscard]] wire::ShortSend message(std::size_t size) {
+    data_.assign(size, std::byte{7});
+    return {.path = &path,
+            .destination_qp = 0x123456,
+            .psn = 9,
+            .piggyback = wire::piggyback(3),
+            .solicited = true,
+            .payload = data_};
+  }
+  std::vector<std::byte> data_;
+};
+
+TEST_F(ShortSendTest, ArrivesAsItsTrainWould) {
+  path.traffic_class = 0x6A;
+  path.hop_limit = 17;
+  for (const std::size_t size : {0U, 1U, 64U, 4000U, 4096U}) {
+    const wire::ShortSend sent = message(size);
+    ASSERT_TRUE(a.link->send_short(sent));
+    expect_equal(b.receive(), packets_of(wire::train_of(sent)));
+    EXPECT_EQ(b.last.path.traffic_class, 0x6A);
+    EXPECT_EQ(b.last.path.hop_limit, 17);
+  }
+  EXPECT_EQ(a.below->sent, 0U);
+}
+
+TEST_F(ShortSendTest, TakesAnotherWayWhereThereIsNoChannel) {
+  path.channel = 0;
+  EXPECT_FALSE(a.link->send_short(message(64)));
+  path.channel = 77;
+  EXPECT_FALSE(a.link->send_short(message(64)));
+}
+
+TEST_F(ShortSendTest, TakesAnotherWayWhereThereIsNoRoom) {
+  std::size_t sent = 0;
+  while (a.link->send_short(message(4000))) sent += 4000;
+  EXPECT_GT(sent, kRingSize / 2);
+  EXPECT_LT(sent, kRingSize);
+  EXPECT_EQ(b.receive().size(), sent / 4000);
+  EXPECT_TRUE(a.link->send_short(message(4000)));
+}
+
+TEST_F(ShortSendTest, WakesWhoSleeps) {
+  EXPECT_TRUE(b.link->arm());
+  ASSERT_TRUE(a.link->send_short(message(64)));
+  EXPECT_TRUE(b.is_woken());
+}
+
 TEST_F(ShmLinkTest, WhatNamesNoChannelGoesBelow) {
   const OwnedTrain near(path, 1, 1, 100, 1024);
   wire::Path network = path;
@@ -248,6 +301,16 @@ TEST_F(ShmLinkTest, TheLinkBelowIsLookedAtNowAndThen) {
   b.now += std::chrono::milliseconds(1);
   b.below->has_packet = true;
   EXPECT_EQ(b.link->receive(segments, b.now), 1U);
+}
+
+TEST_F(ShmLinkTest, TheLinkBelowTellsWhenItIsToBeAsked) {
+  EXPECT_EQ(b.link->poll_timeout(), kNever);
+  b.below->next_timeout = Time::min();
+  EXPECT_TRUE(b.receive().empty());
+  EXPECT_EQ(b.link->poll_timeout(), Time::min());
+  b.below->next_timeout = kNever;
+  EXPECT_TRUE(b.receive().empty());
+  EXPECT_EQ(b.link->poll_timeout(), kNever);
 }
 
 TEST_F(ShmLinkTest, ABrokenRingLosesWhatIsSent) {

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "wire/icrc.h"
 #include "wire/packet.h"
+#include "wire/train.h"
 
 using namespace verbena;
 using namespace verbena::wire;
@@ -39,6 +40,19 @@ void check_icrc(ConstBytes datagram) {
                 identification);
 }
 
+void check_short(const Packet* packet, ConstBytes datagram) {
+  ShortSend message;
+  const bool is_short = packet != nullptr && packet->bth.opcode == Opcode::kRcSendOnly &&
+                        packet->bth.pkey == Bth().pkey && packet->bth.ack_request;
+  VERBENA_CHECK(parse_short(datagram, message) == is_short);
+  if (!is_short) return;
+  VERBENA_CHECK(message.destination_qp == packet->bth.destination_qp &&
+                message.psn == packet->bth.psn && message.solicited == packet->bth.solicited &&
+                message.piggyback == packet->icrc &&
+                message.payload.data() == packet->payload.data() &&
+                message.payload.size() == packet->payload.size());
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -57,6 +71,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                   packet->payload.size() == in_short.payload.size() &&
                   packet->icrc == in_short.icrc);
   }
+  check_short(packet ? &*packet : nullptr, datagram);
   if (!packet) {
     VERBENA_CHECK(to_string(packet.error()) != "unknown error");
     return 0;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/fault_guard.h"
@@ -175,6 +176,62 @@ bool write_single(const Train& train, std::byte* to) {
   to += encode_headers(bth, train.head, to);
   if (!gather(train, {.size = train.payload_size}, to, copy_bytes)) return false;
   std::memset(to + train.payload_size, 0, bth.pad_count);
+  return true;
+}
+
+Train train_of(const ShortSend& message) {
+  Train train{.path = message.path,
+              .segment_size = static_cast<std::uint32_t>(message.payload.size()),
+              .payload_size = static_cast<std::uint32_t>(message.payload.size()),
+              .ack_request_last = true,
+              .solicited_last = message.solicited,
+              .piggyback = message.piggyback,
+              .gather = std::span(&message.payload, 1)};
+  train.head.bth.opcode = Opcode::kRcSendOnly;
+  train.head.bth.destination_qp = message.destination_qp;
+  train.head.bth.psn = message.psn;
+  return train;
+}
+
+bool write_short(const ShortSend& message, std::byte* to) {
+  const std::size_t size = message.payload.size();
+  const std::size_t pad_count = (0U - size) & 3U;
+  store_icrc(to + message.wire_size() - kIcrcSize, message.piggyback);  // as write_single()
+  Bth{.opcode = Opcode::kRcSendOnly,
+      .solicited = message.solicited,
+      .pad_count = static_cast<std::uint8_t>(pad_count),
+      .destination_qp = message.destination_qp,
+      .ack_request = true,
+      .psn = message.psn}
+      .encode(to);
+  to += Bth::kSize;
+  const std::byte* const from = message.payload.data();
+  if (size != 0 && !guarded(from, size, [=] { copy_bytes(to, from, size); })) return false;
+  std::memset(to + size, 0, pad_count);
+  return true;
+}
+
+bool parse_short(ConstBytes packet, ShortSend& message) {
+  constexpr std::size_t kAround = Bth::kSize + kIcrcSize;
+  if (packet.size() < kAround || packet.size() % 4 != 0) return false;
+  // By words, of which all that a short one has alike is compared at once: opcode, version and
+  // P_Key.
+  constexpr std::uint32_t kAlike = 0xFF0FFFFF;
+  constexpr std::uint32_t kShort =
+      std::uint32_t{std::to_underlying(Opcode::kRcSendOnly)} << 24 | Bth().pkey;
+  constexpr std::uint32_t kAckRequest = std::uint32_t{1} << 31;
+  const std::size_t padded_size = packet.size() - kAround;
+  const auto kind = load_be<std::uint32_t>(packet.data());
+  const auto numbered = load_be<std::uint32_t>(packet.data() + Bth::kNumberedOffset);
+  const std::size_t pad_count = kind >> 20 & 3;
+  const bool right =
+      (kind & kAlike) == kShort && (numbered & kAckRequest) != 0 && pad_count <= padded_size;
+  if (!right) return false;
+  message.destination_qp = load_be<std::uint32_t>(packet.data() + 4) & kMask24;
+  message.psn = numbered & kMask24;
+  message.piggyback = load_icrc(packet.data() + Bth::kSize + padded_size);
+  message.solicited = (kind >> 23 & 1) != 0;
+  message.payload = packet.subspan(Bth::kSize, padded_size - pad_count);
   return true;
 }
 

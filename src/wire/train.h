@@ -59,6 +59,22 @@ struct Train {
   }
 };
 
+/// In place of a train: a SEND of RC that is one packet, whose data lie in one piece, by a channel.
+/// Most that is sent within a machine is that. It asks for an acknowledgement.
+struct ShortSend {
+  const Path* path = nullptr;
+  std::uint32_t destination_qp = 0;
+  std::uint32_t psn = 0;
+  std::uint32_t piggyback = 0;  ///< as a train's
+  bool solicited = false;
+  ConstBytes payload{};  ///< valid as a train's gather list is
+
+  /// BTH to ICRC.
+  [[nodiscard]] std::size_t wire_size() const {
+    return Bth::kSize + ((payload.size() + 3) & ~std::size_t{3}) + kIcrcSize;
+  }
+};
+
 /// One packet of a train, encoded but for payload and ICRC.
 struct TrainPacket {
   std::array<std::byte, kMaxHeaderSize> headers{};
@@ -91,6 +107,17 @@ void advance(const Train& train, std::uint32_t index, TrainPacket& packet);
 /// its piggyback in the ICRC's place: in a fraction of the time that packet_at() and the rest take.
 /// `to` has single_size() bytes. False when memory of the gather list went away: it cannot be sent.
 [[nodiscard]] bool write_single(const Train& train, std::byte* to);
+
+/// The train that says the same. It borrows `message`.
+[[nodiscard]] Train train_of(const ShortSend& message);
+
+/// Writes what write_single() would of train_of(message). `to` has wire_size() bytes.
+/// False when its memory went away: it cannot be sent.
+[[nodiscard]] bool write_short(const ShortSend& message, std::byte* to);
+
+/// The same back: of what write_short() wrote, all but the path, and a payload that lies there.
+/// False when it is another packet, or none; then `message` is not to be looked at.
+[[nodiscard]] bool parse_short(ConstBytes packet, ShortSend& message);
 
 /// Copies a packet's headers to its beginning: in pieces as small as those in which they were
 /// written just before (see Segment::renew()).

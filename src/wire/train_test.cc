@@ -192,6 +192,92 @@ TEST(Train, ASinglePacketIsWrittenAsAnyIs) {
   }
 }
 
+/// Short sends, with some data of their own.
+class ShortSends : public ::testing::Test {
+ protected:
+  [[nodiscard]] ShortSend make(std::size_t size) {
+    data_.resize(size);
+    for (std::byte& byte : data_) byte = static_cast<std::byte>(random_.below(256));
+    return {.path = &path_,
+            .destination_qp = static_cast<std::uint32_t>(random_.below(1U << 24)),
+            .psn = static_cast<std::uint32_t>(random_.below(1U << 24)),
+            .piggyback = static_cast<std::uint32_t>(random_.below(1ULL << 32)),
+            .solicited = random_.below(2) == 0,
+            .payload = data_};
+  }
+  [[nodiscard]] static std::vector<std::byte> written(const ShortSend& message) {
+    std::vector<std::byte> bytes(message.wire_size() + 1, std::byte{0xA5});
+    EXPECT_TRUE(write_short(message, bytes.data()));
+    EXPECT_EQ(bytes.back(), std::byte{0xA5});
+    bytes.pop_back();
+    return bytes;
+  }
+
+  Random random_{3};
+  std::vector<std::byte> data_;
+  Path path_{.source = Address::from_ipv4(1), .destination = Address::from_ipv4(2), .channel = 1};
+};
+
+TEST_F(ShortSends, AreWrittenAsTheirTrainsAre) {
+  for (const std::size_t size : {0U, 1U, 2U, 3U, 4U, 64U, 1000U, 4095U}) {
+    const ShortSend message = make(size);
+    const Train train = train_of(message);
+    const TrainPacket packet = packet_at(train, 0);
+    std::vector<std::byte> one(packet.wire_size());
+    ASSERT_EQ(write_packet(train, packet, 0, one), one.size());
+    EXPECT_EQ(written(message), one) << size;
+  }
+}
+
+TEST_F(ShortSends, AreParsedToWhatTheyWere) {
+  for (std::size_t size = 0; size < 70; ++size) {
+    const ShortSend message = make(size);
+    const auto bytes = written(message);
+    ShortSend parsed;
+    ASSERT_TRUE(parse_short(bytes, parsed)) << size;
+    EXPECT_EQ(parsed.destination_qp, message.destination_qp);
+    EXPECT_EQ(parsed.psn, message.psn);
+    EXPECT_EQ(parsed.piggyback, message.piggyback);
+    EXPECT_EQ(parsed.solicited, message.solicited);
+    EXPECT_TRUE(std::ranges::equal(parsed.payload, data_)) << size;
+  }
+}
+
+TEST_F(ShortSends, WhoseMemoryWentAwayAreNotWritten) {
+  const testing::FaultHandler handler;
+  const testing::Pages pages(1);
+  ShortSend message = make(0);
+  message.payload = pages.bytes().first(64);
+  std::vector<std::byte> bytes(message.wire_size());
+  EXPECT_TRUE(write_short(message, bytes.data()));
+  pages.vanish(0, 1);
+  EXPECT_FALSE(write_short(message, bytes.data()));
+}
+
+TEST_F(ShortSends, AreNothingElse) {
+  const auto right = written(make(6));
+  ShortSend parsed;
+  const auto with = [&](std::size_t at, unsigned mask, unsigned bits) {
+    auto bytes = right;
+    bytes[at] = (bytes[at] & ~std::byte(mask)) | std::byte(bits);
+    return parse_short(bytes, parsed);
+  };
+  EXPECT_TRUE(with(0, 0, 0));
+  EXPECT_FALSE(with(0, 0xFF, 0x00)) << "SEND FIRST";
+  EXPECT_FALSE(with(0, 0xFF, 0x05)) << "with an immediate";
+  EXPECT_FALSE(with(0, 0xFF, 0x24)) << "UC";
+  EXPECT_FALSE(with(1, 0x0F, 0x01)) << "another version";
+  EXPECT_FALSE(with(2, 0x80, 0x00)) << "a limited member's P_Key";
+  EXPECT_FALSE(with(8, 0x80, 0x00)) << "asks for no acknowledgement";
+  EXPECT_TRUE(with(1, 0x30, 0x30)) << "another pad";
+  EXPECT_TRUE(with(4, 0xFF, 0xFF)) << "congestion and reserved bits";
+  EXPECT_FALSE(parse_short(ConstBytes(right).first(right.size() - 1), parsed));
+  EXPECT_FALSE(parse_short(ConstBytes(right).first(12), parsed));
+  auto empty = written(make(0));
+  empty[1] |= std::byte{0x10};  // a pad without payload
+  EXPECT_FALSE(parse_short(empty, parsed));
+}
+
 TEST(Train, AReadRequestHasNoPayload) {
   const Path path{.source = Address::from_ipv4(1), .destination = Address::from_ipv4(2)};
   Train train{.path = &path, .ack_request_last = true};

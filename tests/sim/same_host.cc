@@ -53,6 +53,15 @@ class SameHost::Near final : public link::Link {
     }
     return trains.size();
   }
+  [[nodiscard]] bool send_short(const wire::ShortSend& message) override {
+    const Time now = same_host_.scheduler_.now();
+    if (silent_ || same_host_.network_.is_cut(*message.path, now)) return true;  // lost
+    if (!inner_.send_short(message)) return false;
+    same_host_.packets_ += 1;
+    same_host_.trace_.mix_all(now.time_since_epoch().count(), message.psn, 1);
+    same_host_.arrived_(message.path->destination);
+    return true;
+  }
   std::size_t receive(std::span<wire::Segment> segments, Time now) override {
     return silent_ ? 0 : inner_.receive(segments, now);
   }

@@ -87,6 +87,11 @@ class WireChecker::Tap final : public link::Link {
     for (const wire::Train& train : trains.first(taken)) checker_.sent(address_, train);
     return taken;
   }
+  [[nodiscard]] bool send_short(const wire::ShortSend& message) override {
+    if (!below_->send_short(message)) return false;
+    checker_.sent(address_, wire::train_of(message));
+    return true;
+  }
   std::size_t receive(std::span<wire::Segment> segments, Time now) override {
     const std::size_t count = below_->receive(segments, now);
     for (const wire::Segment& segment : segments.first(count)) {

@@ -46,6 +46,9 @@ class CountedFaults final : public link::Link {
   std::size_t send(std::span<const wire::Train> trains, Time now) override {
     return faults_.send(trains, now);
   }
+  [[nodiscard]] bool send_short(const wire::ShortSend& message) override {
+    return faults_.send_short(message);
+  }
   std::size_t receive(std::span<wire::Segment> segments, Time now) override {
     return faults_.receive(segments, now);
   }
