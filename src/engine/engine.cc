@@ -87,19 +87,29 @@ void Engine::posted(QueuePair& qp, Time) {
 
 bool Engine::send_alone(QueuePair& qp, wire::Train& train) {
   Impl& impl = *impl_;
-  if (!impl.ready.empty() || !impl.unconfirmed.empty() || impl.linger.pending()) return false;
+  if (impl.has_turns()) return false;
   // Over the network what is held travels in the same send.
   if (!impl.held.empty() && qp.path().channel == 0) return false;
   TrainBatch batch(std::span(&train, 1), impl.gather, std::max(impl.core.config.max_pieces, 1u));
   if (!qp.send_alone(batch)) return false;
-  if (!impl.held.empty() && &impl.held.front() == &qp && !qp.holds_acknowledgement())
-    static_cast<void>(impl.held.pop());
+  impl.note_ridden(qp);
   qp.count(&Counters::packets_sent);
   return true;
 }
 
 void Engine::sent_alone(QueuePair& qp, Time now) {
   qp.sent_alone(now);
+  impl_->watch(qp);
+}
+
+[[gnu::flatten]] bool Engine::short_send(const QueuePair& qp, const ShortRequest& request,
+                                         wire::ShortSend& message) const {
+  return !impl_->has_turns() && qp.short_send(request, message);
+}
+
+void Engine::sent_short(QueuePair& qp, Time now) {
+  qp.sent_short(now);
+  impl_->note_ridden(qp);
   impl_->watch(qp);
 }
 

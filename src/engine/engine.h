@@ -198,6 +198,15 @@ class Engine {
   [[nodiscard]] bool send_alone(QueuePair& qp, wire::Train& train);
   void sent_alone(QueuePair& qp, Time now);
 
+  // A SEND that leaves before it is posted, for whom its receiver waits.
+
+  /// Makes it a packet by a channel; false when it is to take another way. Nothing has happened by
+  /// then. When the packet has left, the request is to be posted and sent_short() called, before
+  /// anything else.
+  [[nodiscard]] bool short_send(const QueuePair& qp, const ShortRequest& request,
+                                wire::ShortSend& message) const;
+  void sent_short(QueuePair& qp, Time now);
+
   // A WRITE or READ that need not be posted, since nothing waits before it and the peer's memory is
   // at hand. It is not in the send queue, and stays where it is until it is completed.
 

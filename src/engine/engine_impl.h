@@ -45,6 +45,15 @@ struct Engine::Impl {
     return qp != nullptr && qp->config().number == number ? qp : nullptr;
   }
 
+  /// Somebody waits for a turn, whatever it is for.
+  [[nodiscard]] bool has_turns() const {
+    return !ready.empty() || !unconfirmed.empty() || linger.pending();
+  }
+  /// What a queue pair held may have left with a request.
+  void note_ridden(const QueuePair& qp) {
+    if (!held.empty() && &held.front() == &qp && !qp.holds_acknowledgement())
+      static_cast<void>(held.pop());
+  }
   /// Makes sure that a queue pair is looked at when it has to be.
   void watch(QueuePair& qp) {
     if (const Time deadline = qp.deadline(); deadline != kNever) timers.update(qp, deadline);
@@ -81,6 +90,7 @@ struct Engine::Impl {
     Time now;
     Handled handled{};
   };
+  [[nodiscard]] bool handle_short(const wire::Segment& segment, Time now);
   void handle(Batch& batch);
   [[nodiscard]] bool handle_plain(Batch& batch);
   void handle_like(Batch& batch, const wire::Segment& segment, wire::Packet& packet, QueuePair& qp,

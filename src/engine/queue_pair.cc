@@ -284,8 +284,8 @@ bool QueuePair::let_ride(wire::Train& last) {
   const bool can = path_.channel != 0 && config_.type == QpType::kRc &&
                    wire::info(opcode).place != wire::Place::kMiddle;
   if (!can) return false;
-  const std::uint32_t ahead = mutant(Mutant::kPiggybackAhead) ? 1 : 0;
-  last.piggyback = wire::piggyback(psn_add(responder_.take_acknowledgement(), ahead));
+  last.piggyback = rider(responder_.acknowledgement());
+  responder_.acknowledged();
   return true;
 }
 

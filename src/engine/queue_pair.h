@@ -9,7 +9,9 @@
 
 #include "engine/core.h"
 #include "engine/datagram.h"
+#include "engine/mutants.h"
 #include "engine/pace.h"
+#include "engine/psn.h"
 #include "engine/requester.h"
 #include "engine/responder.h"
 #include "engine/transport.h"
@@ -47,6 +49,10 @@ class QueuePair {
   [[nodiscard]] bool takes_plain(const wire::Packet& packet, const wire::Segment& segment) const;
   [[nodiscard]] Use handle_plain(const wire::Packet& packet, const wire::Segment& segment,
                                  Time now);
+  /// Handles a packet that wire::parse_short() took, and that came by a channel, in shorter still.
+  /// False: it is to be handled as any other, which then finds a receive that was taken for it.
+  [[nodiscard]] bool handle_short(const wire::ShortSend& message, const wire::Segment& segment,
+                                  Time now);
   /// The same for one that is like the packet before, which was for this queue pair: of one kind
   /// (wire::kKindSize) and from the same place.
   [[nodiscard]] Use handle_alike(const wire::Packet& packet, const wire::Segment& segment,
@@ -78,6 +84,17 @@ class QueuePair {
     return true;
   }
   void sent_alone(Time now) { requester_.await_acknowledgement(now); }
+  [[nodiscard]] bool short_send(const ShortRequest& request, wire::ShortSend& message) const {
+    const bool can = path_.channel != 0 && config_.type == QpType::kRc &&
+                     state() == QpState::kRts && requester_.short_send(request, message);
+    if (can && responder_.only_acknowledgement())
+      message.piggyback = rider(responder_.acknowledgement());
+    return can;
+  }
+  void sent_short(Time now) {
+    if (responder_.only_acknowledgement()) responder_.acknowledged();
+    requester_.sent_short(now);
+  }
   [[nodiscard]] bool copy_at_once(const SendWqe& wqe) { return requester_.copy_at_once(wqe); }
   [[nodiscard]] bool end_at_once(const SendWqe& wqe, Time now);
   /// A notification of congestion. False when it was not for this queue pair, or not yet.
@@ -135,7 +152,7 @@ class QueuePair {
   /// The protection domain of what a READ puts its answer into.
   [[nodiscard]] std::uint32_t read_pd() const { return config_.tag_pd.value_or(config_.pd); }
   /// To ERR: both queues are flushed. `keep_answers`: the responder's NAK still goes out.
-  void enter_error(bool keep_answers);
+  [[gnu::noinline]] void enter_error(bool keep_answers);
   /// UD and UC: a failed send stops the send queue; receives go on.
   void enter_send_queue_error();
   void complete_send(const Completion& completion);
@@ -186,8 +203,16 @@ class QueuePair {
   [[nodiscard]] bool from_peer(const wire::Packet& packet, const wire::Segment& segment);
   [[nodiscard]] Counter Counters::* objection(const wire::Packet& packet,
                                               const wire::Segment& segment) const;
+  [[nodiscard]] bool came_from_peer(const wire::Segment& segment) const {
+    return segment.path.source == attributes_.path.destination &&
+           segment.path.destination == attributes_.path.source;
+  }
   void note_mark(const wire::Segment& segment, std::uint32_t row, Time now);
   void send_cnp(TrainBatch& batch);
+  /// What a packet carries with an acknowledgement up to a PSN.
+  [[nodiscard]] static std::uint32_t rider(std::uint32_t psn) {
+    return wire::piggyback(psn_add(psn, mutant(Mutant::kPiggybackAhead) ? 1 : 0));
+  }
   /// Whether the one acknowledgement that waits, and would go behind this train, rides in it.
   bool let_ride(wire::Train& last);
   /// Returns whether there is more to answer.

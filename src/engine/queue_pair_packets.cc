@@ -50,8 +50,7 @@ Counter Counters::* QueuePair::objection(const wire::Packet& packet,
   if (!receives_in(state())) return &Counters::wrong_state;
   if ((packet.bth.pkey & kPkeyNumber) != kPkeyNumber) return &Counters::wrong_pkey;
   // What is sent to a group names no queue pair of it: those that are attached have their copies.
-  const bool misled = connected() ? segment.path.source != attributes_.path.destination ||
-                                        segment.path.destination != attributes_.path.source
+  const bool misled = connected() ? !came_from_peer(segment)
                                   : packet.bth.destination_qp != wire::kMulticastQp &&
                                         segment.path.destination.is_multicast();
   return misled ? &Counters::wrong_source : nullptr;
@@ -103,6 +102,24 @@ Use QueuePair::handle_plain(const wire::Packet& packet, const wire::Segment& seg
   if (receives_in(state())) responder_.handle_request(packet, now);
   if (overrun_) enter_error(false);
   return useless_ ? Use::kUseless : Use::kUseful;
+}
+
+/// What was placed counts for nothing until it is ended. So where what rides in it ends the queue
+/// pair, its receive is flushed; elsewhere one that others share stays with them.
+bool QueuePair::handle_short(const wire::ShortSend& message, const wire::Segment& segment,
+                             Time now) {
+  const bool takes = state() == QpState::kRts && config_.type == QpType::kRc &&
+                     !core_.config.congestion.on && came_from_peer(segment);
+  if (!takes || !responder_.receive_short(message)) [[unlikely]]
+    return false;
+  ++counters_.packets_received;  // the engine counts it, too
+  if (const auto psn = wire::piggybacked_psn(message.piggyback))
+    requester_.handle_piggyback(*psn, now);
+  if (receives_in(state())) [[likely]]
+    responder_.end_short(message);
+  if (overrun_) [[unlikely]]
+    enter_error(false);
+  return true;
 }
 
 bool QueuePair::take_like(const wire::Packet& packet, const wire::Segment& segment) {

@@ -34,7 +34,11 @@ ReceiveSource::Taken ReceiveQueue::take(ReceiveWqe& wqe, std::uint64_t size) {
   wqe.pd = pd_;
   // Mostly there are as many as before, and few.
   if (wqe.pieces.size() != slot.count) wqe.pieces.resize(slot.count);
-  for (std::uint32_t i = 0; i < slot.count; ++i) wqe.pieces[i] = pieces[i];
+  if (slot.count == 1) {
+    wqe.pieces.front() = *pieces;
+  } else {
+    std::ranges::copy_n(pieces, slot.count, wqe.pieces.begin());
+  }
   head_.store(head + 1, std::memory_order_release);
   return Taken::kYes;
 }

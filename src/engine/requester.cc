@@ -133,6 +133,34 @@ bool Requester::send_alone(TrainBatch& batch) {
   return true;
 }
 
+bool Requester::short_send(const ShortRequest& request, wire::ShortSend& message) const {
+  const Sge& piece = request.piece;
+  const bool idle = cursor_ == qp_.config().send_queue->tail() && cursor_ == assigned_ &&
+                    !waits_for_receive() && !local_error_ && !qp_.pace().limits();
+  if (!idle || piece.length > qp_.mtu()) return false;
+  if (outgoing_charge_ != 0 && window_->admits(kPacketOverhead + piece.length, 1) == 0)
+    return false;
+  const auto bytes =
+      core_.memory.lookup(piece.lkey, piece.address, piece.length, kLocalRead, qp_.config().pd);
+  if (!bytes) return false;
+  message.path = &qp_.path();
+  message.destination_qp = qp_.attributes().destination_qp;
+  message.psn = cursor_psn_;
+  message.piggyback = 0;
+  message.solicited = request.solicited;
+  message.payload = *bytes;
+  return true;
+}
+
+void Requester::sent_short(Time now) {
+  SendWqe& wqe = qp_.config().send_queue->at(cursor_);
+  advance_row(1);
+  charge(wqe.packet_cost);
+  qp_.count(&Counters::bytes_sent, wqe.length);
+  qp_.count(&Counters::packets_sent);
+  await_acknowledgement(now);
+}
+
 bool Requester::rests() const {
   return cursor_ == qp_.config().send_queue->tail() && !local_error_;
 }

@@ -54,6 +54,8 @@ class Requester {
   void handle_timeout(Time now);
   /// See Engine.
   [[nodiscard]] bool send_alone(TrainBatch& batch);
+  [[nodiscard]] bool short_send(const ShortRequest& request, wire::ShortSend& message) const;
+  void sent_short(Time now);
   void await_acknowledgement(Time now) {
     if (ack_deadline_ == kNever) arm(now);
   }
@@ -123,6 +125,8 @@ class Requester {
   void handle_atomic_response(const wire::Packet& packet, Time now);
   [[nodiscard]] bool right_place(wire::Place place, const SendWqe& wqe, std::uint32_t index) const;
   [[nodiscard]] bool acknowledge_before(std::uint32_t end_psn, Time now);
+  [[nodiscard]] bool waits_for_one() const;
+  void end_only(const SendWqe& wqe);
   void pass(SendWqe& wqe, std::uint32_t end_psn);
   void answered(SendWqe& wqe, std::uint32_t end_psn, Time now);
   void note_progress(Time now);

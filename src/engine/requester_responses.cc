@@ -200,6 +200,11 @@ void Requester::handle_atomic_response(const wire::Packet& packet, Time now) {
 /// response is missing.
 bool Requester::acknowledge_before(std::uint32_t end_psn, Time now) {
   SendQueue& queue = *qp_.config().send_queue;
+  if (waits_for_one() && end_psn == high_psn_) {
+    end_only(queue.at(oldest_));
+    note_progress(now);
+    return true;
+  }
   const std::uint32_t before = unacked_psn_;
   bool all = true;
   while (qp_.state() != QpState::kErr && psn_distance(end_psn, unacked_psn_) > 0 &&
@@ -212,6 +217,24 @@ bool Requester::acknowledge_before(std::uint32_t end_psn, Time now) {
   }
   if (unacked_psn_ != before) note_progress(now);
   return all;
+}
+
+/// All that is under way is one packet, of a request that ends when it is acknowledged: as it is
+/// where each side waits for the other.
+bool Requester::waits_for_one() const {
+  const SendWqe& wqe = qp_.config().send_queue->at(oldest_);
+  return oldest_ + 1 == assigned_ && cursor_ == assigned_ && wqe.psn_count == 1 &&
+         outstanding_.empty() && qp_.state() != QpState::kErr;
+}
+
+/// pass() of that one.
+void Requester::end_only(const SendWqe& wqe) {
+  const std::uint32_t released = std::min(outgoing_charge_, wqe.packet_cost);
+  outgoing_charge_ -= released;
+  window_->release(released);
+  window_->progressed(released);
+  unacked_psn_ = high_psn_;
+  complete_oldest(Status::kSuccess);
 }
 
 /// The oldest request is acknowledged up to `end_psn`, which lies within it or at its end.

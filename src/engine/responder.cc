@@ -453,10 +453,16 @@ KeyUser Responder::user(std::uint32_t pd) const {
 
 /// Common to the packets of SENDs and WRITEs that were executed: `count` alike.
 void Responder::finish_packets(const wire::Packet& last, std::uint32_t count) {
-  if (ends(last.info().place)) msn_ = (msn_ + 1) & wire::kMask24;
-  qp_.count(&Counters::bytes_received, last.payload.size() * count);
-  expected_psn_ = psn_add(expected_psn_, count);
-  if (last.bth.ack_request && qp_.reliable()) answer_acknowledge();
+  finish(last.payload.size() * count, count, ends(last.info().place),
+         last.bth.ack_request && qp_.reliable());
+}
+
+/// `ends_one`: a message, with the last of the packets.
+void Responder::finish(std::uint64_t bytes, std::uint32_t packets, bool ends_one, bool asks) {
+  if (ends_one) msn_ = (msn_ + 1) & wire::kMask24;
+  qp_.count(&Counters::bytes_received, bytes);
+  expected_psn_ = psn_add(expected_psn_, packets);
+  if (asks) answer_acknowledge();
 }
 
 }  // namespace verbena::engine

@@ -33,6 +33,10 @@ class Responder {
   /// Executes a SEND or WRITE of one packet that the queue pair expects, in short. False when it is
   /// to be handled as any other.
   [[nodiscard]] bool handle_plain(const wire::Packet& packet);
+  /// Puts the data of such a SEND into its receive; false when it is to be handled as any other.
+  /// end_short() then completes it.
+  [[nodiscard]] bool receive_short(const wire::ShortSend& message);
+  void end_short(const wire::ShortSend& message);
   /// See QueuePair::take_like() and end_like().
   [[nodiscard]] bool take_in_row(const wire::Packet& packet);
   [[nodiscard]] bool in_row() const { return row_ != 0; }
@@ -55,8 +59,9 @@ class Responder {
   [[nodiscard]] bool only_acknowledgement() const {
     return answers_.size() == 1 && answers_.front().kind == Answer::Kind::kAcknowledge;
   }
-  /// Its PSN; it is answered then. Only where only_acknowledgement().
-  [[nodiscard]] std::uint32_t take_acknowledgement();
+  /// Its PSN, and that it has left. Only where only_acknowledgement().
+  [[nodiscard]] std::uint32_t acknowledgement() const { return answers_.front().psn; }
+  void acknowledged();
 
   [[nodiscard]] std::uint32_t expected_psn() const { return expected_psn_; }
   [[nodiscard]] std::uint32_t msn() const { return msn_; }
@@ -101,7 +106,8 @@ class Responder {
   void handle_unreliable(const wire::Packet& packet);
   void drop_message();
   [[nodiscard]] bool takes_plain(const wire::Packet& packet) const;
-  [[nodiscard]] bool receive_plain(const wire::Packet& packet);
+  [[nodiscard]] bool takes_plain(std::size_t size) const;
+  [[nodiscard]] bool receive_plain(ConstBytes payload);
   [[nodiscard]] bool write_plain(const wire::Packet& packet);
   [[nodiscard]] bool in_sequence(const wire::OpcodeInfo& info) const;
   [[nodiscard]] bool right_length(const wire::Packet& packet) const;
@@ -134,6 +140,7 @@ class Responder {
   [[nodiscard]] bool start_rendezvous(const wire::RendezvousHeader& where);
   void tell_match(const wire::Packet& packet, Status status, std::uint32_t bytes);
   void finish_packets(const wire::Packet& last, std::uint32_t count);
+  void finish(std::uint64_t bytes, std::uint32_t packets, bool ends_one, bool asks);
   void complete_receive(const wire::Packet& packet, CompletionOpcode opcode, std::uint32_t bytes);
   [[nodiscard]] Completion completion_for(const wire::Packet& packet, CompletionOpcode opcode,
                                           std::uint32_t bytes) const;

@@ -15,11 +15,9 @@ constexpr std::uint32_t kTurnTrains = 16;
 
 }  // namespace
 
-std::uint32_t Responder::take_acknowledgement() {
-  const std::uint32_t psn = answers_.front().psn;
+void Responder::acknowledged() {
   answers_.clear();
   qp_.count(&Counters::acks_sent);
-  return psn;
 }
 
 std::uint32_t Responder::waiting(bool duplicates) const {
@@ -46,7 +44,8 @@ void Responder::answer_acknowledge() {
     answers_.back().msn = msn_;
     return;
   }
-  if (answers_.size() >= answers_limit_) return;
+  if (answers_.size() >= answers_limit_) [[unlikely]]
+    return;
   Answer& answer = answers_.emplace_back();  // in place: see wire::Segment::renew()
   answer.kind = Answer::Kind::kAcknowledge;
   answer.psn = psn;

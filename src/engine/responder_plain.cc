@@ -25,13 +25,17 @@ bool Responder::takes_plain(const wire::Packet& packet) const {
   const bool fits =
       writes(packet) ? !packet.info().has_immediate
                      : packet.info().operation == wire::Operation::kSend && !packet.info().has_ieth;
-  return fits && message_ == Message::kNone && tags_ == nullptr &&
-         qp_.config().directory == nullptr && qp_.reliable() && packet.payload.size() <= qp_.mtu();
+  return fits && takes_plain(packet.payload.size()) && qp_.reliable();
+}
+
+bool Responder::takes_plain(std::size_t size) const {
+  return message_ == Message::kNone && tags_ == nullptr && qp_.config().directory == nullptr &&
+         size <= qp_.mtu();
 }
 
 bool Responder::handle_plain(const wire::Packet& packet) {
   if (packet.bth.psn != expected_psn_ || !takes_plain(packet)) return false;
-  if (!(writes(packet) ? write_plain(packet) : receive_plain(packet))) return false;
+  if (!(writes(packet) ? write_plain(packet) : receive_plain(packet.payload))) return false;
   if (!writes(packet)) {
     complete_receive(packet, CompletionOpcode::kReceive,
                      static_cast<std::uint32_t>(packet.payload.size()));
@@ -43,10 +47,34 @@ bool Responder::handle_plain(const wire::Packet& packet) {
 }
 
 /// What is taken for it stays taken when something is wrong.
-bool Responder::receive_plain(const wire::Packet& packet) {
+bool Responder::receive_plain(ConstBytes payload) {
   receive_taken_ = receive_taken_ || target_.receives->take(receive_) == ReceiveSource::Taken::kYes;
-  return receive_taken_ && packet.payload.size() <= receive_.length &&
-         scatter(core_.memory, receive_.pieces, 0, packet.payload, receive_.pd);
+  if (!receive_taken_ || payload.size() > receive_.length) return false;
+  if (receive_.pieces.size() != 1 || payload.empty())
+    return scatter(core_.memory, receive_.pieces, 0, payload, receive_.pd).has_value();
+  const Sge& piece = receive_.pieces.front();
+  const auto bytes =
+      core_.memory.lookup(piece.lkey, piece.address, payload.size(), kLocalWrite, receive_.pd);
+  return bytes && place(bytes->data(), payload);
+}
+
+bool Responder::receive_short(const wire::ShortSend& message) {
+  return message.psn == expected_psn_ && takes_plain(message.payload.size()) &&
+         receive_plain(message.payload);
+}
+
+void Responder::end_short(const wire::ShortSend& message) {
+  receive_taken_ = false;
+  qp_.complete_receive(*target_.completions,
+                       {.id = receive_.id,
+                        .opcode = CompletionOpcode::kReceive,
+                        .byte_count = static_cast<std::uint32_t>(message.payload.size()),
+                        .qp_number = qp_.config().number,
+                        .source_qp = qp_.attributes().destination_qp,
+                        .solicited = message.solicited && !mutant(Mutant::kSolicitedLost)});
+  nak_sent_ = false;
+  ahead_ = 0;
+  finish(message.payload.size(), 1, true, true);
 }
 
 /// What it has written it writes again when something is wrong.
@@ -67,7 +95,7 @@ bool Responder::take_in_row(const wire::Packet& packet) {
   if (writes(packet)) {
     if (!write_plain(packet)) return false;
   } else {
-    if (!receive_plain(packet)) return false;
+    if (!receive_plain(packet.payload)) return false;
     receive_taken_ = false;
     core_.row_receives[row_] = receive_.id;
   }

@@ -93,10 +93,14 @@ class SendQueue::Posting {
   explicit Posting(SendQueue& queue)
       : queue_(&queue), first_(queue.tail_.load(std::memory_order_relaxed)), next_(first_) {}
 
+  /// Whether begin() gives one.
+  [[nodiscard]] bool has_room() const {
+    return next_ - queue_->head_.load(std::memory_order_acquire) < queue_->capacity_;
+  }
   /// The next request, as new (SendRequest::renew()), to be filled in; null when the queue is full.
   /// Of one that was not ended the place is taken.
   [[nodiscard]] SendRequest* begin() {
-    if (next_ - queue_->head_.load(std::memory_order_acquire) >= queue_->capacity_) return nullptr;
+    if (!has_room()) return nullptr;
     SendWqe& wqe = latest();
     // A queue pair of many is cold, and a list of requests long.
     const auto* const ahead = reinterpret_cast<const std::byte*>(&queue_->at(next_ + 3));

@@ -70,6 +70,14 @@ struct SendRequest {
   }
 };
 
+/// A SEND without more than data in one piece.
+struct ShortRequest {
+  std::uint64_t id = 0;
+  Sge piece{};
+  bool signaled = false;
+  bool solicited = false;
+};
+
 struct ReceiveRequest {
   std::uint64_t id = 0;
   std::span<const Sge> pieces{};
