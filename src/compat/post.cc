@@ -109,10 +109,25 @@ bool do_at_once(const Qp& qp, const ibv_send_wr& wr) {
   return done;
 }
 
+/// A SEND alone, which leaves before it is written into the send queue. False: nothing has
+/// happened.
+bool send_short(const Qp& qp, nic::SendPosting& posting, const ibv_send_wr& wr) {
+  const bool is_short = number_of(wr.opcode) == IBV_WR_SEND && wr.next == nullptr &&
+                        wr.num_sge == 1 && is_list(wr.sg_list, wr.num_sge, qp.max_send_sge) &&
+                        (wr.send_flags & (IBV_SEND_INLINE | IBV_SEND_FENCE)) == 0;
+  if (!is_short) return false;
+  engine::ShortRequest request{.id = wr.wr_id,
+                               .signaled = (wr.send_flags & IBV_SEND_SIGNALED) != 0,
+                               .solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0};
+  copy_pieces(std::span(&request.piece, 1), wr.sg_list);
+  return qp.nic->send_short(qp.pair, posting, request);
+}
+
 /// Posts a chain up to the first request that fails, which `wr` is then; what went before it stays
 /// posted.
 int post_chain(const Qp& qp, ibv_send_wr*& wr) {
   nic::SendPosting posting = qp.nic->post_sends(qp.pair);
+  if (qp.pair->sends_short() && wr != nullptr && send_short(qp, posting, *wr)) return 0;
   ibv_send_wr* const first = wr;
   int error = 0;
   while (wr != nullptr && (error = add(qp, posting, *wr)) == 0) wr = wr->next;

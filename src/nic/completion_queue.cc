@@ -17,8 +17,8 @@ CompletionQueue::CompletionQueue(std::uint32_t capacity, CompletionChannel* chan
 CompletionQueue::~CompletionQueue() { silence(); }
 
 /// False when it has no room.
-inline bool CompletionQueue::add(const engine::Completion& completion, std::uint64_t id,
-                                 Time made) {
+[[gnu::always_inline]] inline bool CompletionQueue::add(const engine::Completion& completion,
+                                                        std::uint64_t id, Time made) {
   std::uint32_t count = count_.load(std::memory_order_relaxed);
   if (count == ring_.size()) {
     if (!overwrites_) return false;

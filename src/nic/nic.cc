@@ -228,6 +228,13 @@ bool Nic::do_at_once(QueuePair* qp, const engine::SendWqe& wqe) {
   return impl_->shard_of(*qp).do_at_once(*qp, wqe, impl_->host);
 }
 
+bool Nic::send_short(QueuePair* qp, SendPosting& posting, const engine::ShortRequest& request) {
+  impl_->poll_state.enter();
+  const bool sent = impl_->shard_of(*qp).send_short(*qp, posting, request, impl_->host);
+  impl_->poll_state.leave();
+  return sent;
+}
+
 Result<void> Nic::send(QueuePair* qp, SendPosting& posting) {
   if (!posting.any()) return {};
   const engine::SendWqe* const single = posting.single();

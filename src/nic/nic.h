@@ -212,6 +212,11 @@ class Nic {
   /// Does a WRITE or READ alone that is one copy, without a place in the send queue. False: it is
   /// to be posted. For queue pairs that do so (QueuePair::copies()); others learn it by send().
   [[nodiscard]] bool do_at_once(QueuePair* qp, const engine::SendWqe& wqe);
+  /// Sends a SEND alone, whose receiver waits for it, and then publishes it; `posting`, which is
+  /// new, is over then. False: it is to be posted. For queue pairs that do so
+  /// (QueuePair::sends_short()).
+  [[nodiscard]] bool send_short(QueuePair* qp, SendPosting& posting,
+                                const engine::ShortRequest& request);
   /// Does what a posting has on the spot, if that is one request which can be, or publishes it and
   /// tells the shard: nothing is to follow. Errors as of SendPosting::publish().
   [[nodiscard]] Result<void> send(QueuePair* qp, SendPosting& posting);

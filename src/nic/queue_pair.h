@@ -85,6 +85,10 @@ class QueuePair {
   [[nodiscard]] bool copies() const { return copies_.load(std::memory_order_relaxed); }
   void note_copies(bool copies) { copies_.store(copies, std::memory_order_relaxed); }
 
+  /// A SEND of it alone may leave before it is posted: its peer reads rings.
+  [[nodiscard]] bool sends_short() const { return sends_short_.load(std::memory_order_relaxed); }
+  void set_sends_short(bool may) { sends_short_.store(may, std::memory_order_relaxed); }
+
   /// Takes its completions out of its completion queues. Those of a queue with tags are that
   /// queue's: its program would lose count of unexpected messages.
   void purge();
@@ -152,6 +156,7 @@ class QueuePair {
   Mutex receive_mutex_;
   std::atomic<engine::QpState> state_{engine::QpState::kReset};
   std::atomic<bool> copies_{false};
+  std::atomic<bool> sends_short_{false};
   Doorbell doorbell_{this};
 };
 

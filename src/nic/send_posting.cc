@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/send_posting.h"
 
-namespace verbena::nic {
+#include "base/check.h"
 
-SendPosting::SendPosting(QueuePair& qp)
-    : qp_(&qp), lock_(qp.posters()), posting_(qp.send_queue()) {}
+namespace verbena::nic {
 
 std::unexpected<Error> SendPosting::refusal() const {
   if (qp_->matches_tags())
@@ -12,17 +11,21 @@ std::unexpected<Error> SendPosting::refusal() const {
   return fail(std::errc::invalid_argument, "nothing can be sent before RTS");
 }
 
+void SendPosting::add(const engine::ShortRequest& request) {
+  engine::SendRequest* const made = posting_.begin();
+  VERBENA_CHECK(made != nullptr);
+  made->id = request.id;
+  made->signaled = request.signaled;
+  made->solicited = request.solicited;
+  posting_.make_pieces(1).front() = request.piece;
+  VERBENA_CHECK(posting_.end());
+}
+
 Result<void> SendPosting::publish() {
   if (!any()) return {};
   VERBENA_TRY(qp_->publish(posting_));
   lock_.unlock();
   return {};
-}
-
-bool SendPosting::publish_inside() {
-  if (!qp_->publish_inside(posting_)) return false;
-  lock_.unlock();
-  return true;
 }
 
 }  // namespace verbena::nic

@@ -25,7 +25,7 @@ namespace verbena::nic {
 /// What was not published when it goes is forgotten. The queue pair may change its state meanwhile.
 class SendPosting {
  public:
-  explicit SendPosting(QueuePair& qp);
+  explicit SendPosting(QueuePair& qp) : qp_(&qp), lock_(qp.posters()), posting_(qp.send_queue()) {}
 
   /// The next request, as new (engine::SendRequest::renew()), to be filled in. invalid_argument in
   /// RESET, INIT and RTR; not_enough_memory when the queue is full or of receives with tags.
@@ -36,6 +36,13 @@ class SendPosting {
     if (latest_ == nullptr) return fail(std::errc::not_enough_memory, "the send queue is full");
     return latest_;
   }
+  /// Nothing was ended, and a request of one piece could be.
+  [[nodiscard]] bool takes_one() const {
+    return !any() && !qp_->matches_tags() && !qp_->refuses_send() && posting_.has_room() &&
+           qp_->send_queue().max_pieces() != 0;
+  }
+  /// A whole request, where takes_one() says so.
+  void add(const engine::ShortRequest& request);
   // Of the request that was begun last: see engine::SendQueue::Posting.
   [[nodiscard]] std::span<engine::Sge> make_pieces(std::size_t count) {
     return posting_.make_pieces(count);
@@ -60,7 +67,11 @@ class SendPosting {
   [[nodiscard]] Result<void> publish();
   /// The same of something, with the queue pair's shard held, as it is around all that changes its
   /// state; false for invalid_argument.
-  [[nodiscard]] bool publish_inside();
+  [[nodiscard]] bool publish_inside() {
+    if (!qp_->publish_inside(posting_)) return false;
+    lock_.unlock();
+    return true;
+  }
 
  private:
   /// Why nothing can be begun.

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "base/check.h"
 #include "base/fence.h"
 #include "nic/icrc_mode.h"
 
@@ -165,10 +166,36 @@ bool Shard::send_alone(const QueuePair& qp, Host& clock) {
   send(std::span(&train, 1), now);
   if (by_channel) now = clock.now();
   engine_.sent_alone(*qp.transport, now);
+  leave_behind(now);
+  return true;
+}
+
+/// After something went without a turn.
+void Shard::leave_behind(Time now) {
   if (engine_.acks_held()) send_out(now, Acks::kSend);
   set_alarm(now, Acks::kSend);
   dirty_ = more_;
   if (leave(now, Acks::kSend)) wake_();
+}
+
+bool Shard::send_short(QueuePair& qp, SendPosting& posting, const engine::ShortRequest& request,
+                       Host& clock) {
+  if (!gate_.try_enter()) return false;
+  wire::ShortSend message;
+  const bool sent = up_ && !dirty_ && posting.takes_one() &&
+                    engine_.short_send(*qp.transport, request, message) &&
+                    link_->send_short(message);
+  if (!sent && !gate_.leave()) return false;
+  const Time now = clock.now();
+  if (!sent) {
+    turn(now, Acks::kSend, Receive::kNo);  // bells were rung meanwhile
+    if (leave(now, Acks::kSend)) wake_();
+    return false;
+  }
+  posting.add(request);
+  VERBENA_CHECK(posting.publish_inside());
+  engine_.sent_short(*qp.transport, now);
+  leave_behind(now);
   return true;
 }
 

@@ -74,6 +74,11 @@ class Shard {
   /// The same for what it publishes first; nothing when that fails.
   [[nodiscard]] std::optional<std::size_t> send(QueuePair& qp, SendPosting& posting, Host& clock,
                                                 const PollState& polls);
+  /// Sends a SEND that was not posted, and then publishes it, if nobody is inside, `posting` has
+  /// room and engine::Engine::short_send() can. Else nothing has happened to it; bells that were
+  /// rung meanwhile are served with the posting begun.
+  [[nodiscard]] bool send_short(QueuePair& qp, SendPosting& posting,
+                                const engine::ShortRequest& request, Host& clock);
   /// Copies a WRITE or READ that was not posted, and completes it, if nobody is inside and
   /// engine::Engine::copy_at_once() can. `clock` is asked behind the copy.
   [[nodiscard]] bool do_at_once(QueuePair& qp, const engine::SendWqe& wqe, Host& clock);
@@ -174,6 +179,7 @@ class Shard {
   void fail_overrun(Time now);
   void raise_events();
   [[nodiscard]] bool send_alone(const QueuePair& qp, Host& clock);
+  void leave_behind(Time now);
   std::size_t serve_sends(QueuePair& qp, bool inside, Host& clock, const PollState& polls);
   std::size_t serve(QueuePair& qp, bool inside, Time now, engine::Acks acks, engine::Rests rests);
   void set_alarm(Time now, engine::Acks acks);

@@ -124,6 +124,8 @@ Result<void> Shard::modify(QueuePair& qp, const engine::QpAttributes& wanted, st
     if (direct_ != nullptr) direct_->settle(qp.number);
     const QpState state = engine_.state(*qp.transport);
     qp.set_state(state);
+    qp.set_sends_short(qp.type() == engine::QpType::kRc &&
+                       engine_.attributes(*qp.transport).path.channel != 0);
     if (modified && (mask & engine::kMaskState) != 0 && state == QpState::kReset) qp.purge();
     return modified;
   });

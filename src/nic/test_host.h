@@ -129,6 +129,10 @@ class MemoryLink final : public link::Link {
     for (const wire::Train& train : trains.first(taken)) network_.send(train);
     return taken;
   }
+  [[nodiscard]] bool send_short(const wire::ShortSend& message) override {
+    if (room != 0) network_.send(wire::train_of(message));
+    return room != 0;
+  }
   std::size_t receive(std::span<wire::Segment> segments, Time) override {
     ++receives;
     received_.clear();
