@@ -126,7 +126,7 @@ bool Requester::send_alone(TrainBatch& batch) {
   if (qp_.pace().limits()) return false;
   direct_bytes_ = 0;
   if (cursor_ == assigned_) assign_psns(wqe);
-  if (outgoing_charge_ != 0 && window_->admits(wqe.packet_cost, 1) == 0) return false;
+  if (!window_takes(wqe.packet_cost)) return false;
   if (!send_part(batch, core_.memory, qp_, wqe, {.count = 1, .psn = cursor_psn_})) return false;
   charge(wqe.packet_cost);
   advance_cursor(wqe, 1);
@@ -137,9 +137,8 @@ bool Requester::short_send(const ShortRequest& request, wire::ShortSend& message
   const Sge& piece = request.piece;
   const bool idle = cursor_ == qp_.config().send_queue->tail() && cursor_ == assigned_ &&
                     !waits_for_receive() && !local_error_ && !qp_.pace().limits();
-  if (!idle || piece.length > qp_.mtu()) return false;
-  if (outgoing_charge_ != 0 && window_->admits(kPacketOverhead + piece.length, 1) == 0)
-    return false;
+  const bool fits = piece.length <= qp_.mtu() && window_takes(kPacketOverhead + piece.length);
+  if (!idle || !fits) return false;
   const auto bytes =
       core_.memory.lookup(piece.lkey, piece.address, piece.length, kLocalRead, qp_.config().pd);
   if (!bytes) return false;
@@ -287,6 +286,11 @@ Fill Requester::send_message(TrainBatch& batch, SendWqe& wqe, Time now, std::uin
   }
   await_acknowledgement(now);
   return Fill::kMore;
+}
+
+/// Whether one packet more may leave: always, where nothing is under way that would bring a timer.
+bool Requester::window_takes(std::uint32_t cost) const {
+  return outgoing_charge_ == 0 || window_->admits(cost, 1) != 0;
 }
 
 void Requester::charge(std::uint32_t bytes) {

@@ -103,6 +103,7 @@ class Requester {
   [[nodiscard]] std::uint32_t packets_to_send(Rests rests);
   [[nodiscard]] Fill send_message(TrainBatch& batch, SendWqe& wqe, Time now,
                                   std::uint32_t most = kAll);
+  [[nodiscard]] bool window_takes(std::uint32_t cost) const;
   void charge(std::uint32_t bytes);
   [[nodiscard]] std::uint32_t row_at_cursor(const SendWqe& wqe);
   void advance_row(std::uint32_t count);
