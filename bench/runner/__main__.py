@@ -4,7 +4,8 @@
 
 Unmodified perftest programs on the NIC; iperf3, sockperf, libfabric (tcp, rxd, shm) and UCX (tcp, posix
 with cma); and bare loops. Each is run once in a round, and those that are compared stand next to each
-other. A ratio is the median of the rounds' ratios. Programs that are not there are named, and what
+other. A ratio is the median of the rounds' ratios, of those in which the processors were equally far apart.
+Programs that are not there are named, and what
 depends on them counts as not measured.
 """
 import argparse
@@ -107,14 +108,13 @@ def measure(options, chosen, targets):
                       Hosts(FOLDER / "two-hosts"))
     results = Results(in_order(chosen, targets))
     try:
-        run_rounds(session, results, options.rounds or (1 if options.quick else 5), show_progress)
+        run_rounds(session, results, targets, options.rounds, show_progress)
     finally:
         session.close()
-    values = results.values()
+    values = results.values(session.distance)
     return {"machine": machine.facts(options.verbena, cores),
             "distance": session.distance.as_json(),
-            "options": {"rounds": options.rounds or (1 if options.quick else 5), "quick": options.quick,
-                        "only": options.only},
+            "options": {"rounds": options.rounds, "quick": options.quick, "only": options.only},
             "targets": [report.target_as_json(target_table.judge(each, values)) for each in targets],
             "measurements": {each.name: results.as_json(each) for each in results.measurements}}
 
@@ -133,6 +133,7 @@ def status_of(result, check):
 
 def main():
     parser, options = parse()
+    options.rounds = options.rounds or (1 if options.quick else 5)
     try:
         known = all_measurements()
         targets = target_table.load((FOLDER / "targets.toml").read_text(), known)

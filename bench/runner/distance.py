@@ -2,58 +2,53 @@
 """How far apart the two processors are: what a cache line takes from one to the other.
 
 In a virtual machine that changes. For seconds its processors share a cache, then their host has moved one to where
-they do not, and what one writes for the other costs three times as much (docs/performance.md). Two programs that are
-compared must not meet different ones.
+they do not, and what one writes for the other costs three times as much (docs/performance.md). So each run is marked
+with what was seen before and behind it, and only runs of one state are compared.
 """
 import json
 import pathlib
 import subprocess
-import time
 
-FAR = 2  # times the least that was seen
-TRIES = 6
-PAUSE = 0.2  # seconds
-PATIENCE = 5  # seconds to wait for the processors to be near
+NEAR, FAR, MOVED, UNKNOWN = "near", "far", "moved", ""
+STATES = (NEAR, FAR, UNKNOWN)  # in which runs are compared
+APART = 2  # times the least that was seen
+TRIES = 3
 
 
 class Distance:
-    """`look` gives it in microseconds, or None where nobody can tell; then every run counts."""
+    """`look` gives it in microseconds, or None where nobody can tell."""
 
-    def __init__(self, look, pause=time.sleep):
+    def __init__(self, look):
         self.look = look
-        self.pause = pause
         self.least = None
         self.repeated = 0  # runs that did not count
-        self.far = 0  # runs that count although the processors were far apart
 
-    def is_near(self):
-        seen = self.look()
-        if seen is None:
-            return True
-        self.least = seen if self.least is None else min(self.least, seen)
-        return seen <= FAR * self.least
+    def seen(self):
+        value = self.look()
+        if value is not None:
+            self.least = value if self.least is None else min(self.least, value)
+        return value
+
+    def state(self, looks):
+        """Of a run between two looks. The least grows less with each of them: ask again in the end."""
+        if None in looks:
+            return UNKNOWN
+        near = [look <= APART * self.least for look in looks]
+        return NEAR if all(near) else MOVED if any(near) else FAR
 
     def as_json(self):
-        return {"least_us": self.least, "runs_repeated": self.repeated, "runs_far_apart": self.far}
+        return {"least_us": self.least, "runs_repeated": self.repeated}
 
-    def wait_until_near(self):
-        for _ in range(int(PATIENCE / PAUSE)):
-            if self.is_near():
-                return
-            self.pause(PAUSE)
-
-    def run_near(self, run):
-        """What `run` returns where the processors were near before and behind it, at most TRIES times."""
+    def run_steady(self, run):
+        """What `run` returns where the processors stayed where they were, at most TRIES times, and both looks."""
         for left in reversed(range(TRIES)):
-            self.wait_until_near()
+            before = self.seen()
             result = run()
-            if self.is_near():
+            looks = (before, self.seen())
+            if self.state(looks) != MOVED:
                 break
-            if left:
-                self.repeated += 1
-            else:
-                self.far += 1
-        return result
+            self.repeated += bool(left)
+        return result, looks
 
 
 def cache_line(limits, cores):

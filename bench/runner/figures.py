@@ -9,9 +9,11 @@ QUANTILES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95,
 
 @dataclasses.dataclass
 class Figure:
-    """What one run of a program measured; of latencies also pairs of a quantile and microseconds."""
+    """What one run of a program measured; of latencies also pairs of a quantile and microseconds. `looks` are
+    what distance.py saw before and behind it."""
     value: float
     quantiles: list = dataclasses.field(default_factory=list)
+    looks: tuple = (None, None)
 
 
 def quantiles_of(samples):

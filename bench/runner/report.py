@@ -4,16 +4,22 @@ import html
 import pathlib
 
 import plots
+from distance import FAR
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 
 
-def target_as_json(verdict):
-    target = verdict.target
+def verdict_as_json(verdict):
+    return {"processors": verdict.state, "ratio": verdict.ratio, "rounds": verdict.rounds,
+            "spread": list(verdict.spread), "verdict": verdict.word, "limit_ratio": verdict.limit}
+
+
+def target_as_json(verdicts):
+    """Of targets.judge(): the first counts."""
+    target = verdicts[0].target
     return {"path": target.path, "name": target.name, "ours": target.ours, "against": target.against,
-            "operator": target.operator, "factor": target.factor, "ratio": verdict.ratio,
-            "spread": list(verdict.spread), "verdict": verdict.word, "limit": target.limit,
-            "limit_ratio": verdict.limit}
+            "operator": target.operator, "factor": target.factor, "limit": target.limit,
+            **verdict_as_json(verdicts[0]), "others": [verdict_as_json(each) for each in verdicts[1:]]}
 
 
 def number(value):
@@ -27,21 +33,33 @@ def counted(targets):
             f"are out of reach here, {words.count('not measured')} were not measured")
 
 
-def limit_text(each):
+def limit_text(each, verdict):
     """What is left where a target does not hold: the ratio of a loop that does nothing else."""
-    if each["limit_ratio"] is None or each["verdict"] == "holds":
+    if verdict["limit_ratio"] is None or verdict["verdict"] == "holds":
         return ""
-    return f"{each['limit']}: {number(each['limit_ratio'])}"
+    return f"{each['limit']}: {number(verdict['limit_ratio'])}"
+
+
+def asides(each):
+    """What stands beside the ratio that counts: its limit, and the other state of the processors."""
+    yield limit_text(each, each)
+    for other in each["others"]:
+        yield (f"{other['processors']}: {number(other['ratio'])}, {other['verdict']}"
+               + (f", {limit_text(each, other)}" if limit_text(each, other) else "")
+               + f", {other['rounds']} of {other['rounds'] + each['rounds']} rounds")
+
+
+def aside_text(each):
+    return "; ".join(filter(None, asides(each)))
 
 
 def distance_text(result):
-    """What became of runs between which the processors were moved apart."""
+    """Of processors that were moved apart, or nearer."""
     seen = result["distance"]
-    if not seen["runs_repeated"] and not seen["runs_far_apart"]:
+    if not any(each["others"] or each["processors"] == FAR for each in result["targets"]) and not seen["runs_repeated"]:
         return ""
-    return (f"Processors: a cache line from one to the other takes {seen['least_us'] * 1000:.0f} ns; "
-            f"{seen['runs_repeated']} runs were repeated because it had become more than twice that, "
-            f"{seen['runs_far_apart']} count although it had.")
+    return (f"Processors: a cache line from one to the other takes {seen['least_us'] * 1000:.0f} ns where they are near, "
+            f"far is more than twice that; {seen['runs_repeated']} runs were repeated because it changed meanwhile.")
 
 
 # --- Text
@@ -51,8 +69,8 @@ def as_text(result):
     for each in result["targets"]:
         ratio = f"{number(each['ratio']):>7} ({number(each['spread'][0])} to {number(each['spread'][1])})" \
             if each["ratio"] is not None else f"{'-':>7}"
-        lines.append(f"{each['verdict']:13} {ratio:26} {each['operator']} {each['factor']:<5g} "
-                     f"{each['path']}: {each['name']}" + (f" ({limit_text(each)})" if limit_text(each) else ""))
+        lines.append(f"{each['verdict']:13} {each['processors']:4} {ratio:26} {each['operator']} {each['factor']:<5g} "
+                     f"{each['path']}: {each['name']}" + (f" ({aside_text(each)})" if aside_text(each) else ""))
     if not lines:
         lines = [f"{name:44} {number(each['median']) if 'median' in each else '-':>8} {each['unit']}"
                  for name, each in result["measurements"].items()]
@@ -90,9 +108,12 @@ def target_rows(result):
         sign = "≥" if each["operator"] == ">=" else "≤"
         yield row([("", html.escape(each["name"])), ("number", sides[0]), ("number", sides[1]), ("number", ratio),
                    ("number", f"{sign} {each['factor']:g}"),
-                   ("verdict " + each["verdict"].replace(" ", "-"),
-                    each["verdict"] + (f"<br><small>{html.escape(limit_text(each))}</small>"
-                                       if limit_text(each) else ""))])
+                   ("verdict " + each["verdict"].replace(" ", "-"), verdict_cell(each))])
+
+
+def verdict_cell(each):
+    where = f" <small>{each['processors']}</small>" if each["processors"] else ""
+    return each["verdict"] + where + "".join(f"<br><small>{html.escape(text)}</small>" for text in asides(each) if text)
 
 
 def target_table(result):

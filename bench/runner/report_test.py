@@ -39,7 +39,7 @@ def result_of(chosen, figure, verdicts=()):
     return {"machine": {"processor": "<One> & Co", "processors": 2, "cores": ["0", "1"], "memory_gib": 4.0,
                         "virtual_machine": True, "kernel": "6.1", "verbena": "0.1.0", "packages": {"perftest": "4.5"},
                         "load": 0.5, "time": "2026-01-01T00:00:00+00:00"},
-            "distance": {"least_us": None, "runs_repeated": 0, "runs_far_apart": 0},
+            "distance": {"least_us": None, "runs_repeated": 0},
             "options": {"rounds": 2, "quick": False, "only": ""},
             "targets": [report.target_as_json(each) for each in verdicts],
             "measurements": {each.name: results.as_json(each) for each in chosen}}
@@ -67,10 +67,10 @@ class Report(unittest.TestCase):
     def test_runs_that_were_repeated_are_told(self):
         result = result_of(list(measurements().values()), figure)
         self.assertNotIn("repeated", report.as_text(result))
-        result["distance"] = {"least_us": 0.056, "runs_repeated": 3, "runs_far_apart": 1}
+        result["distance"] = {"least_us": 0.056, "runs_repeated": 3}
         for text in (report.as_text(result), report.as_html(result)):
-            self.assertIn("takes 56 ns; 3 runs were repeated", text)
-            self.assertIn("1 count although", text)
+            self.assertIn("takes 56 ns where they are near", text)
+            self.assertIn("3 runs were repeated", text)
 
     def test_nothing_measured_is_a_report_too(self):
         chosen = list(measurements().values())
@@ -93,12 +93,24 @@ limit = "limit.icrc.1056"
 at_least = 1.9
 """, known)
         values = {"ours.udp.write.1MiB.pmtu1024": [2.0], "peer.iperf3.lo": [1.0], "limit.icrc.1056": [3.0]}
-        result = result_of([known[loaded[0].ours]], figure, [targets.judge(each, values) for each in loaded])
+        result = result_of([known[loaded[0].ours]], figure, [targets.judge(each, {"": values}) for each in loaded])
         text = report.as_text(result)
         self.assertIn("1 hold, 0 do not, 1 are out of reach here, 0 were not measured", text)
         self.assertRegex(text, r"out of reach +1 .* >= 1.9 +loopback: WRITE beside itself \(limit.icrc.1056: 1.5\)")
         self.assertNotIn("limit", text.split("\n")[0])
         self.assertIn("WRITE beside iperf3", report.as_html(result))
+
+    def test_both_states_of_the_processors_are_told(self):
+        measured = "ours.udp.write.1MiB.pmtu1024"
+        target = targets.Target("loopback", "WRITE", measured, "peer.iperf3.lo", ">=", 1.9, "limit.icrc.1056")
+        near = {measured: [2.0, None, 2.0], "peer.iperf3.lo": [1.0, None, 1.0]}
+        far = {measured: [None, 1.0], "peer.iperf3.lo": [None, 1.0], "limit.icrc.1056": [None, 1.5]}
+        result = result_of([measurements()[measured]], figure, [targets.judge(target, {"near": near, "far": far})])
+        result["distance"] = {"least_us": 0.025, "runs_repeated": 0}
+        text = report.as_text(result)
+        self.assertRegex(text, r"out of reach +far +1 .*\(limit.icrc.1056: 1.5; near: 2, holds, 2 of 3 rounds\)")
+        self.assertIn("near: 2, holds, 2 of 3 rounds", report.as_html(result))
+        self.assertIn("takes 25 ns where they are near", text)
 
     def test_numbers_have_three_digits(self):
         self.assertEqual([report.number(value) for value in (0.012345, 1.2345, 12.345, 1234.5)],

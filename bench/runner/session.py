@@ -5,7 +5,7 @@ import pathlib
 import shutil
 
 import processes
-from distance import Distance, cache_line
+from distance import STATES, Distance, cache_line
 from figures import Figure, middle_quantiles, summary
 from hosts import LOOPBACK, VETH, NoHosts
 from catalogue import PATHS
@@ -75,7 +75,8 @@ class Session:
         self.find(measurement)
         if measurement.link:
             self.hosts.set_link(measurement.link)
-        return self.distance.run_near(lambda: self.measure(measurement))
+        figure, figure.looks = self.distance.run_steady(lambda: self.measure(measurement))
+        return figure
 
     def measure(self, measurement):
         environment = {**self.environment, **dict(measurement.environment)}
@@ -96,14 +97,17 @@ class Results:
         self.missing = {}  # by name: what is not there
         self.failures = {}  # by name: how it failed last
 
-    def values(self):
-        return {name: [figure and figure.value for figure in figures]
-                for name, figures in self.figures.items()}
+    def values(self, distance):
+        """By state of the processors, then by name: a figure for each round, None where there is none of it."""
+        return {state: {name: [figure.value if figure and distance.state(figure.looks) == state else None
+                               for figure in figures] for name, figures in self.figures.items()}
+                for state in STATES}
 
     def as_json(self, measurement):
         name = measurement.name
         values = [figure and figure.value for figure in self.figures[name]]
         result = {"title": measurement.title, "unit": measurement.unit, "rounds": values,
+                  "cache_line_us": [figure and figure.looks for figure in self.figures[name]],
                   **(summary(values) or {})}
         quantiles = middle_quantiles([figure.quantiles for figure in self.figures[name] if figure])
         if quantiles:
@@ -123,18 +127,43 @@ def in_order(measurements, targets):
     return [measurements[name] for name in dict.fromkeys(names) if name in measurements]
 
 
-def run_rounds(session, results, rounds, progress):
-    """`progress` is told of each run: round, place, how many, the measurement, what came of it."""
-    count = len(results.measurements)
+def run_rounds(session, results, targets, rounds, progress):
+    """So many rounds of all, then at most as many again of targets whose sides met different states of the machine.
+    `progress` is told of each run: round, place, how many, the measurement, what came of it."""
     for number in range(1, rounds + 1):
-        for place, measurement in enumerate(results.measurements, 1):
-            figure = None
+        run_round(session, results, {each.name for each in results.measurements}, number, progress)
+    for number in range(rounds + 1, 2 * rounds + 1):
+        names = {name for each in lacking(session, results, targets, rounds) for name in each.measurements()}
+        if not names:
+            return
+        run_round(session, results, names, number, progress)
+
+
+def lacking(session, results, targets, rounds):
+    """The targets for which no state of the processors has so many rounds, although all could be measured."""
+    values = results.values(session.distance)
+
+    def whole(target, state):
+        sides = [values[state][name] for name in target.measurements()]
+        return sum(None not in row for row in zip(*sides))
+    broken = results.missing.keys() | results.failures.keys()
+    return [each for each in targets if broken.isdisjoint(each.measurements())
+            and all(whole(each, state) < rounds for state in STATES)]
+
+
+def run_round(session, results, names, number, progress):
+    """Those of the names; a round of the others has no figure."""
+    place = 0
+    for measurement in results.measurements:
+        figure = None
+        if measurement.name in names:
+            place += 1
             if measurement.name not in results.missing:
-                progress(number, place, count, measurement, None)
+                progress(number, place, len(names), measurement, None)
                 figure = run_once(session, results, measurement)
-                progress(number, place, count, measurement,
+                progress(number, place, len(names), measurement,
                          figure or results.missing.get(measurement.name) or results.failures[measurement.name])
-            results.figures[measurement.name].append(figure)
+        results.figures[measurement.name].append(figure)
 
 
 def run_once(session, results, measurement) -> Figure | None:

@@ -9,6 +9,7 @@ import unittest
 import outputs
 import processes
 from catalogue import Measurement, iperf3, measurements, our_bandwidth
+from distance import Distance
 from hosts import Hosts, Link
 from session import Missing, Results, Session, in_order, run_once, run_rounds
 from targets import Target
@@ -62,10 +63,35 @@ class Sessions(unittest.TestCase):
         with self.assertRaisesRegex(Missing, "no-such-program; as root: apt-get install some-package"):
             self.session.find(missing)
         results, told = Results([missing]), []
-        run_rounds(self.session, results, 3, lambda *run: told.append(run))
+        run_rounds(self.session, results, [Target("", "", "alone", "alone", ">=", 1)], 3,
+                   lambda *run: told.append(run))
         self.assertEqual(results.figures["alone"], [None] * 3)
         self.assertEqual(len(told), 2)  # it begins, and is missing; not again in the next rounds
         self.assertIn("missing", results.as_json(missing))
+
+    def rounds(self, *seen):
+        """Of two programs that are compared and one more, where each look at the processors sees the next."""
+        looks = iter(seen)
+        self.session.distance = Distance(lambda: next(looks))
+        results = Results([alone(FIGURE, name=name) for name in ("ours", "peer", "other")])
+        run_rounds(self.session, results, [Target("", "", "ours", "peer", ">=", 1)], 1, lambda *_: None)
+        return results
+
+    def test_sides_that_met_different_states_are_run_again(self):
+        near, far = (1, 1), (3, 3)
+        results = self.rounds(*near, *far, *near, *far, *far)
+        values = results.values(self.session.distance)
+        self.assertEqual(values["near"], {"ours": [3, None], "peer": [None, None], "other": [3, None]})
+        self.assertEqual(values["far"], {"ours": [None, 3], "peer": [3, 3], "other": [None, None]})
+
+    def test_they_are_not_run_for_ever(self):
+        near, far = (1, 1), (3, 3)
+        results = self.rounds(*near, *far, *near, *near, *far)
+        self.assertEqual([len(each) for each in results.figures.values()], [2, 2, 2])
+
+    def test_sides_that_met_the_same_are_not_run_again(self):
+        results = self.rounds(*(1, 1) * 3)
+        self.assertEqual([len(each) for each in results.figures.values()], [1, 1, 1])
 
     def test_hosts_that_cannot_be_made_are_missing(self):
         results = Results([alone(FIGURE, link=Link(1500))])

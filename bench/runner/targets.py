@@ -32,7 +32,9 @@ class Target:
 @dataclasses.dataclass(frozen=True)
 class Verdict:
     target: Target
+    state: str  # of the processors (distance.py)
     ratio: float | None  # the median of the rounds' ratios
+    rounds: int  # how many there are
     spread: tuple  # the least and the largest of them
     word: str  # "holds", "does not hold", "out of reach" or "not measured"
     limit: float | None = None  # the same ratio of the target's limit
@@ -77,14 +79,28 @@ def load(text, known):
         raise WrongTargets(f"the table of targets: {error}") from error
 
 
-def judge(target, values):
-    """`values` has each measurement's figures, one a round, None where there is none."""
+def judge_in(state, target, values):
+    """`values` has each measurement's figures in that state, one a round, None where there is none."""
     rounds = ratios(values.get(target.ours, []), values.get(target.against, []))
     if not rounds:
-        return Verdict(target, None, (), "not measured")
+        return Verdict(target, state, None, 0, (), "not measured")
     ratio = statistics.median(rounds)
     limits = ratios(values.get(target.limit, []), values.get(target.against, []))
     limit = statistics.median(limits) if limits else None
     word = ("holds" if target.holds(ratio) else
             "does not hold" if limit is None or target.holds(limit) else "out of reach")
-    return Verdict(target, ratio, (min(rounds), max(rounds)), word, limit)
+    return Verdict(target, state, ratio, len(rounds), (min(rounds), max(rounds)), word, limit)
+
+
+WORST_FIRST = ("does not hold", "out of reach", "holds", "not measured")
+
+
+def judge(target, values):
+    """The verdicts of the states that have any, by `values` of each; first that which counts for the target: the
+    worst of those with at least half as many rounds as there are of the most frequent."""
+    verdicts = [judge_in(state, target, of_state) for state, of_state in values.items()]
+    most = max(each.rounds for each in verdicts)
+    if not most:
+        return verdicts[:1]
+    return sorted(filter(lambda each: each.rounds, verdicts),
+                  key=lambda each: (2 * each.rounds < most, WORST_FIRST.index(each.word)))
