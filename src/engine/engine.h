@@ -91,7 +91,7 @@ struct EngineConfig {
   /// upper one is for receivers with large buffers: behind a loss it is approached slowly.
   std::uint32_t window_initial = 192 << 10;
   std::uint32_t window_min = 16 << 10;
-  std::uint32_t window_max = 1 << 20;
+  std::uint32_t window_max = 2 << 20;
   /// Payload of a packet that goes by a channel (`wire::Path::channel`), in the path MTU's place:
   /// what two processes copy at a time. The same at both ends; a power of two, at most
   /// wire::kMaxChannelMtu.
