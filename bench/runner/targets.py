@@ -5,6 +5,7 @@ import re
 import statistics
 import tomllib
 
+from distance import UNKNOWN
 from figures import ratios
 
 
@@ -101,6 +102,6 @@ def judge(target, values):
     verdicts = [judge_in(state, target, of_state) for state, of_state in values.items()]
     most = max(each.rounds for each in verdicts)
     if not most:
-        return verdicts[:1]
+        return [judge_in(UNKNOWN, target, {})]
     return sorted(filter(lambda each: each.rounds, verdicts),
                   key=lambda each: (2 * each.rounds < most, WORST_FIRST.index(each.word)))

@@ -69,7 +69,7 @@ class Targets(unittest.TestCase):
 
     def test_a_state_that_was_not_seen_has_no_verdict(self):
         self.assertEqual(self.verdicts([3.0], [None]), [("near", "holds")])
-        self.assertEqual(self.verdicts([None], []), [("near", "not measured")])
+        self.assertEqual(self.verdicts([None], []), [("", "not measured")])
 
     def test_what_was_not_measured_is_said(self):
         target = targets.load(LINE, KNOWN)[0]
