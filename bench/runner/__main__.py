@@ -5,8 +5,7 @@
 Unmodified perftest programs on the NIC; iperf3, sockperf, libfabric (tcp, rxd, shm) and UCX (tcp, posix
 with cma); and bare loops. Each is run once in a round, and those that are compared stand next to each
 other. A ratio is the median of the rounds' ratios, of those in which the processors were equally far apart.
-Programs that are not there are named, and what
-depends on them counts as not measured.
+Programs that are not there are named, and what depends on them counts as not measured.
 """
 import argparse
 import json

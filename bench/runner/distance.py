@@ -30,7 +30,7 @@ class Distance:
         return value
 
     def state(self, looks):
-        """Of a run between two looks. The least grows less with each of them: ask again in the end."""
+        """Of a run between two looks, by the least seen so far: only in the end is that the least of all."""
         if None in looks:
             return UNKNOWN
         near = [look <= APART * self.least for look in looks]

@@ -44,9 +44,9 @@ def asides(each):
     """What stands beside the ratio that counts: its limit, and the other state of the processors."""
     yield limit_text(each, each)
     for other in each["others"]:
-        yield (f"{other['processors']}: {number(other['ratio'])}, {other['verdict']}"
-               + (f", {limit_text(each, other)}" if limit_text(each, other) else "")
-               + f", {other['rounds']} of {other['rounds'] + each['rounds']} rounds")
+        yield ", ".join(filter(None, [
+            f"{other['processors']}: {number(other['ratio'])}", other["verdict"], limit_text(each, other),
+            f"{other['rounds']} of {other['rounds'] + each['rounds']} rounds"]))
 
 
 def aside_text(each):
